@@ -1,0 +1,385 @@
+"""A GPU for tests on machines without one: tensors that compute on the CPU and say that they are on `cuda:0`.
+
+    with mock_gpu() as gpu:
+        x = torch.randn(4, 3).to("cuda")          # a GpuTensor
+        with gpu.counting() as counts:
+            y = x @ x.T
+            float(y.sum())
+        assert counts.num_launches == 2 and counts.syncs == ["item: 4 bytes at test_x.py:12 test_y"]
+        torch.testing.assert_close(on_host(y), ...)
+
+What it shows. Code takes its CUDA branches, with the values that the CPU's kernels give. Tensors of both devices in one operation,
+`.numpy()` of a tensor on the device and a generator of the other device raise errors as on a GPU. Counted are, for the calling thread:
+launches, one for each operation of ATen that is no view and no allocation; the bytes that these read and write; and `syncs`, the places
+where the host waits for the device. The host waits for `.item()`, `float()`, `bool()`, `.tolist()`, `.cpu()`, operations whose output
+has a size that depends on values, `synchronize`, and for every copy between host and device except one with `non_blocking=True` whose host
+side is pinned and contiguous. Such a copy to the host arrives late: the memory holds NaN, or -1, until the host has waited for an event or a
+stream behind the copy. Dropout and other draws on the device have a random state of their own.
+
+What it cannot show. Kernels are those of the CPU, so there are no errors of cuBLAS or cuDNN, and cuDNN is never used. Nothing else is
+late: a missing `wait_event` between two streams, or a pinned buffer that is overwritten while the device still reads it, passes. There is
+one device, with as much memory as the host. Launches of operations that run several kernels on a GPU are counted as one. Copies
+between devices are not differentiated. There are no CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import torch
+from gpu_counts import Counts, bytes_moved, place
+from gpu_streams import Event, LateCopy, Stream, present
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+DEVICE, HOST = torch.device("cuda", 0), torch.device("cpu")
+_WITHOUT_KERNEL = {"_unsafe_view", "_local_scalar_dense", "is_same_size", "set_", "resize_", "_has_compatible_shallow_copy_type",
+                   "_linalg_check_errors", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims_and_tensors"}  # fmt: skip
+_SYNCHRONISING = {"_local_scalar_dense": "item", "nonzero": "", "masked_select": "", "_unique": "", "_unique2": "", "unique_dim": "", "equal": "",
+                  "unique_consecutive": "", "bincount": "", "_linalg_check_errors": "", "_linalg_eigh": "", "_linalg_svd": "", "linalg_eig": "",
+                  "_ctc_loss": ""}  # fmt: skip
+_OF_ANY_DEVICE = {"set_", "_has_compatible_shallow_copy_type", "_ctc_loss", "_ctc_loss_backward"}  # CTC takes lengths from the host
+_JOINING = {"cat", "stack", "mm", "addmm", "bmm"}  # these refuse numbers of the host too, which other operations take
+
+
+def on_host(value):
+    """The value of a tensor of the device, as a plain CPU tensor of the same memory; anything else as it is. Nothing is counted."""
+    return value.inner if isinstance(value, GpuTensor) else value
+
+
+class GpuTensor(torch.Tensor):
+    """A tensor of the device. `inner` has its values."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> GpuTensor:
+        if inner.layout is torch.strided:
+            return torch.Tensor._make_subclass(cls, inner.detach(), inner.requires_grad)
+        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)  # a sparse one is seen by operations alone
+
+    def __init__(self, inner: torch.Tensor):
+        self.inner = inner.detach()
+
+    device = property(lambda self: DEVICE)
+    is_cuda, is_cpu = property(lambda self: True), property(lambda self: False)
+
+    @property
+    def data(self) -> GpuTensor:
+        """As of every tensor."""
+        return GpuTensor(self.inner)
+
+    @data.setter
+    def data(self, value: GpuTensor) -> None:
+        torch.Tensor.data.__set__(self, value)
+        self.inner = value.inner
+
+    def numpy(self, *_arguments, **_keywords):
+        """Refused, as on a GPU."""
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+
+    __array__ = numpy
+
+    def get_device(self) -> int:
+        """The number of the device."""
+        return 0
+
+    def record_stream(self, _stream: Stream) -> None:
+        """Memory is never given to another stream."""
+
+    def __repr__(self) -> str:
+        return f"GpuTensor({self.inner})"
+
+    def __reduce_ex__(self, protocol: int):
+        return self.inner.__reduce_ex__(protocol)  # what torch.load with map_location="cpu" gives
+
+    def __deepcopy__(self, memo: dict) -> GpuTensor:
+        copy = GpuTensor(self.inner.clone())
+        is_parameter = isinstance(self, torch.nn.Parameter)
+        memo[id(self)] = copy = torch.nn.Parameter(copy, self.requires_grad) if is_parameter else copy.requires_grad_(self.requires_grad)
+        return copy
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+        return present[-1].execute(operation, args, kwargs or {})
+
+
+class MockGpu:
+    """The device: executes operations on its tensors, and counts.
+
+    pinned        memory of the host that a GPU copies by itself, by address; kept until the block ends, so that no address comes twice
+    random_state  of draws on the device
+    """
+
+    def __init__(self):
+        self.pinned: dict[int, torch.UntypedStorage] = {}
+        self.random_state = torch.Generator().manual_seed(0).get_state()
+        self.default_stream = Stream()
+        self.lock = threading.RLock()
+        self.of_thread = threading.local()
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Counts]:
+        """Counts what this thread has the device do in the block."""
+        counts = Counts()
+        self._counts.append(counts)
+        try:
+            yield counts
+        finally:
+            self._counts.remove(counts)
+
+    @property
+    def _counts(self) -> list[Counts]:
+        return self.of_thread.__dict__.setdefault("counts", [])
+
+    @property
+    def stream(self) -> Stream:
+        """The current one of this thread."""
+        return self.of_thread.__dict__.get("stream", self.default_stream)
+
+    def wait(self, what: str, num_bytes: int = 0) -> None:
+        """The host waits for the present stream."""
+        self.note_sync(what, num_bytes)
+        self.stream.arrive()
+
+    def note_sync(self, what: str, num_bytes: int = 0) -> None:
+        """Count it."""
+        for counts in self._counts:
+            counts.syncs.append(f"{what}: {num_bytes} bytes at {place()}")
+
+    def execute(self, operation: torch._ops.OpOverload, args: tuple, kwargs: dict):
+        """An operation of ATen with a tensor of the device among its arguments."""
+        name = operation._schema.name.partition("::")[2]
+        if name == "copy_" and not all(isinstance(x, GpuTensor) for x in args[:2]):
+            return self.copy(*args, **kwargs)
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        self._check_devices(name, args, tensors)
+        self._look_for_syncs(name, args, tensors)
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": HOST}
+        with self._drawing(torch.Tag.nondeterministic_seeded in operation.tags and kwargs.get("generator") is None):
+            result = operation(*tree_map(on_host, args), **tree_map(on_host, kwargs))
+        if not (operation.is_view or name in _WITHOUT_KERNEL or name.startswith(("empty", "new_empty"))):
+            self.launched(name, bytes_moved(name, list(map(on_host, tensors)), list(map(on_host, tree_leaves(result)))))
+        known = {id(x.inner): x for x in tensors if isinstance(x, GpuTensor)}
+        return tree_map(lambda x: known[id(x)] if id(x) in known else on_device(x), result)
+
+    def launched(self, name: str, num_bytes: int) -> None:
+        """Count a kernel."""
+        for counts in self._counts:
+            counts.launches[name, place()] += 1
+            counts.num_bytes += num_bytes
+
+    def _check_devices(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
+        """Raise RuntimeError where tensors of the host stand beside some of the device; numbers may, and indices are copied."""
+        if name in _OF_ANY_DEVICE:
+            return
+        strangers = [x for x in tensors if not isinstance(x, GpuTensor) and (x.dim() or name in _JOINING or name.endswith("_") and x is args[0])]
+        if name in ("index", "index_put_", "_index_put_impl_"):
+            indices = [x for x in strangers if any(x is index for index in args[1])]
+            for index in indices:
+                self.wait("copy of indices to the device", index.nbytes)
+            strangers = [x for x in strangers if not any(x is index for index in indices)]
+        if strangers:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (in {name}, "
+                               f"of shapes {[tuple(x.shape) for x in strangers]} on the CPU, at {place()})")  # fmt: skip
+
+    def _look_for_syncs(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
+        by_mask = name in ("index", "index_put_") and any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
+        if name in _SYNCHRONISING:
+            self.wait(_SYNCHRONISING[name] or name, tensors[0].dtype.itemsize if name == "_local_scalar_dense" else 0)
+        elif by_mask:
+            self.wait(f"{name} by a mask")
+
+    @contextlib.contextmanager
+    def _drawing(self, draws: bool):
+        """Let the block draw from the device's random state."""
+        if not draws:
+            yield
+            return
+        with self.lock:
+            of_host = torch.get_rng_state()
+            torch.set_rng_state(self.random_state)
+            try:
+                yield
+            finally:
+                self.random_state = torch.get_rng_state()
+                torch.set_rng_state(of_host)
+
+    def seed(self, number: int) -> None:
+        """Begin the device's draws anew."""
+        self.random_state = torch.Generator().manual_seed(number).get_state()
+
+    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Let the memory of a CPU tensor count as pinned."""
+        self.pinned[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Whether it is."""
+        return not isinstance(tensor, GpuTensor) and tensor.untyped_storage().data_ptr() in self.pinned
+
+    def copy(self, destination: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        """Copy between host and device. A type is changed on the device where the host does not wait."""
+        to_device, moved = isinstance(destination, GpuTensor), source.numel() * source.element_size()
+        host, what = (source, "copy to the device") if to_device else (destination, "copy to the host")
+        waits = not (non_blocking and host.layout is torch.strided and host.is_contiguous() and self.is_pinned(host))
+        if waits:
+            self.wait(what, moved)
+        for counts in [] if waits else self._counts:
+            counts.copies.append(f"{what}: {moved} bytes at {place()}")
+        if waits or to_device:
+            on_host(destination).copy_(on_host(source))
+        else:
+            self.stream.work.append(LateCopy(destination, on_host(source)))
+        return destination
+
+    def moved(self, tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None, non_blocking: bool = False) -> torch.Tensor:
+        """A copy on the other device."""
+        if tensor.requires_grad and not tensor.is_leaf and torch.is_grad_enabled():
+            raise NotImplementedError("the mock GPU does not differentiate copies between devices")
+        inner = on_host(tensor)
+        if inner.layout is not torch.strided:
+            self.wait("copy of a sparse matrix", inner.values().nbytes)
+            return on_device(inner.to(dtype or inner.dtype, copy=True)) if device.type == "cuda" else inner.to(dtype or inner.dtype, copy=True)
+        copy = torch.empty_like(inner, dtype=dtype or inner.dtype, requires_grad=False)
+        if device.type == "cuda":
+            return self.copy(on_device(copy), tensor.detach(), non_blocking)
+        return self.copy(self.pin(copy) if non_blocking else copy, tensor.detach(), non_blocking)
+
+
+def on_device(value):
+    """A tensor of the device that has the memory of a CPU tensor; anything else as it is. Nothing is counted."""
+    return GpuTensor(value) if isinstance(value, torch.Tensor) and not isinstance(value, GpuTensor) else value
+
+
+class Generator(torch.Generator):
+    """For `torch.Generator`, of either device. The same seed gives the same numbers on both."""
+
+    def __new__(cls, device: torch.device | str = "cpu"):
+        made = super().__new__(cls)
+        made.place = torch.device(device)
+        return made
+
+    device = property(lambda self: DEVICE if self.place.type == "cuda" else HOST)
+
+
+class _Calls(TorchFunctionMode):
+    """Sees the calls that tell devices apart before any tensor of the device is there: `torch.zeros(3, device="cuda")`, `x.to("cuda")`."""
+
+    def __init__(self, gpu: MockGpu):
+        super().__init__()
+        self.gpu = gpu
+        self.special = {torch.Tensor.to: self._to, torch.Tensor.cpu: lambda x, *_: self._to(x, HOST), torch.Tensor.tolist: self._to_list,
+                        torch.Tensor.cuda: lambda x, *_, non_blocking=False: self._to(x, DEVICE, non_blocking=non_blocking),
+                        torch.Tensor.pin_memory: lambda x, *_: gpu.pin(x.clone()), torch.Tensor.is_pinned: lambda x, *_: gpu.is_pinned(x)}  # fmt: skip
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        _check_generator(kwargs.get("generator"), kwargs.get("device"), args)
+        if function in self.special:
+            return self.special[function](*args, **kwargs)
+        is_pinned = kwargs.pop("pin_memory", False)
+        if getattr(function, "__name__", "") == "new_tensor":
+            kwargs.setdefault("device", args[0].device)
+        if kwargs.get("device") is None:
+            made = function(*args, **kwargs)
+        else:
+            made = self._make(function, args, kwargs)
+        return self.gpu.pin(made) if is_pinned else made
+
+    def _make(self, function: Callable, args: tuple, kwargs: dict):
+        """A call with a device: the tensor is made on the host, and counted if it is to be on the device."""
+        device, name = torch.device(kwargs["device"]), function.__name__
+        if name in ("tensor", "as_tensor", "new_tensor") and device.type == "cuda":
+            if isinstance(args[0], GpuTensor) and name == "as_tensor":
+                return self._to(args[0], kwargs.get("dtype") or args[0].dtype)
+            made = function(*map(on_host, args), **{**kwargs, "device": HOST})
+            return self.gpu.moved(made, DEVICE)
+        made = function(*tree_map(on_host, args), **{**kwargs, "device": HOST})
+        if device.type == "cuda" and not name.startswith(("empty", "new_empty")):
+            self.gpu.launched(name, made.nbytes)
+        return on_device(made) if device.type == "cuda" else made
+
+    def _to(self, tensor: torch.Tensor, *args, copy: bool = False, **kwargs) -> torch.Tensor:
+        if args and isinstance(args[0], torch.Tensor):
+            args = (args[0].device, args[0].dtype, *args[1:])
+        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+        if device is not None and device.type != tensor.device.type:
+            return self.gpu.moved(tensor, device, dtype, non_blocking)
+        return torch.Tensor.to(tensor, dtype or tensor.dtype, copy=copy)
+
+    def _to_list(self, tensor: torch.Tensor) -> list:
+        return self._to(tensor, HOST).detach().tolist()
+
+
+def _check_generator(generator: torch.Generator | None, device: object, args: tuple) -> None:
+    """Raise RuntimeError where a generator is of another device than what it draws for."""
+    if generator is not None:
+        first = args[0].device if args and isinstance(args[0], torch.Tensor) else HOST
+        wanted = first if device is None else torch.device(device)
+        if generator.device.type != wanted.type:
+            raise RuntimeError(f"Expected a '{wanted.type}' device type for generator but found '{generator.device.type}'")
+
+
+def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, object]:
+    """What `torch.cuda` has in the block."""
+    @contextlib.contextmanager
+    def on_stream(stream: Stream | None):
+        before = gpu.stream
+        gpu.of_thread.stream = stream or before
+        try:
+            yield
+        finally:
+            gpu.of_thread.stream = before
+
+    def synchronize(_device=None) -> None:
+        gpu.note_sync("torch.cuda.synchronize")
+        for stream in {gpu.stream, gpu.default_stream}:
+            stream.arrive()
+
+    properties = SimpleNamespace(name="mock GPU", uuid="mock", major=9, minor=0, total_memory=free_bytes, multi_processor_count=1)
+    return dict(
+        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
+        set_device=lambda _device: None, get_device_properties=lambda _device=None: properties, get_device_name=lambda _device=None: "mock GPU",
+        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event, stream=on_stream, synchronize=synchronize,
+        current_stream=lambda _device=None: gpu.stream, default_stream=lambda _device=None: gpu.default_stream,
+        mem_get_info=lambda _device=None: (free_bytes, free_bytes), memory_allocated=lambda _device=None: 0, empty_cache=lambda: None,
+        max_memory_allocated=lambda _device=None: 0, reset_peak_memory_stats=lambda _device=None: None, manual_seed=gpu.seed, manual_seed_all=gpu.seed,
+        get_rng_state=lambda _device=None: gpu.random_state.clone(),
+        set_rng_state=lambda state, _device=None: setattr(gpu, "random_state", state.clone()),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def mock_gpu(bfloat16: bool = True, free_bytes: int = 80 << 30) -> Iterator[MockGpu]:
+    """Let torch have this GPU in the block, in this thread and those that are started meanwhile.
+
+    bfloat16    whether it multiplies that by itself
+    free_bytes  of memory, by what it says
+    """
+    gpu = MockGpu()
+    run, backward = threading.Thread.run, torch.autograd._engine_run_backward
+
+    def inside(function: Callable) -> Callable:
+        def call(*args, **kwargs):
+            with _Calls(gpu):
+                return function(*args, **kwargs)
+
+        return call
+
+    overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
+    with patch.multiple(torch.cuda, **_stand_ins(gpu, bfloat16, free_bytes)), patch.object(torch, "Generator", Generator), \
+            patch.object(threading.Thread, "run", inside(run)), patch.object(torch.autograd, "_engine_run_backward", inside(backward)):
+        present.append(gpu)
+        torch.__future__.set_overwrite_module_params_on_conversion(True)  # Module.to gives parameters of another class
+        try:
+            with _Calls(gpu):
+                yield gpu
+        finally:
+            torch.__future__.set_overwrite_module_params_on_conversion(overwrites)
+            present.remove(gpu)
