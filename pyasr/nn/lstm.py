@@ -42,16 +42,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from pyasr.nn.linear import Linear
-from pyasr.nn.preconditioned_layers import FactorsPreconditioner, PreconditionedLinear, own_gradients
-from pyasr.tensor import lstm_kernels
-from pyasr.tensor.products import add_mm, affine, mm
+from pyasr.nn.lstm_loop import Recurrence, weights_of
+from pyasr.nn.preconditioned_layers import FactorsPreconditioner, PreconditionedLinear
 
 _CUDNN_OF_BFLOAT16 = 91300  # the first whose LSTM takes it (github.com/pytorch/pytorch/pull/164411)
 # Parameters lie as pyasr.parallel.flat has them, so cuDNN copies a layer's for every minibatch: little beside their products.
@@ -137,22 +134,48 @@ class Lstm(nn.Module):
 
     def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
         """The same from W_x x_t + b of all frames (T, N, 4 H); first is the frame that is first in the direction of time."""
-        num_frames, num_sequences, _ = a.shape
-        a = F.pad(a, (0, 0, 0, 0, 0, -num_frames % self.delay))
-        shape, a = a.shape[:2], a.view(-1, self.delay * num_sequences, a.shape[2])
-        projection = (None, None) if self.projection is None else (self.projection.weight, self.projection.bias)
-        weights = self.recurrent.weight, *projection, self.peepholes
-        state = state or self._initial_state(a, num_sequences)
-        y, cells, gates = (part.view(*shape, -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
-        if self.watch:
-            self.watch(gates[:num_frames], cells[:num_frames])
-        end = num_frames if end is None else end
+        state = state or self._initial_state(a)
+        ((y, cells),) = _remember([self], [a], [state])
+        end = len(a) if end is None else end
         after = LstmState(*(_last(before, frames, end) for before, frames in zip(state, (y[:, :, : self.recurrent_dim], cells))))
-        return y[:num_frames], after
+        return y[: len(a)], after
 
-    def _initial_state(self, a: Tensor, num_sequences: int) -> LstmState:
-        wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, num_sequences)
+    def _initial_state(self, a: Tensor) -> LstmState:
+        wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, a.shape[1])
         return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
+
+    def shape(self) -> tuple:
+        """What layers that go side by side through the loop have in common."""
+        p = self.projection
+        return (self.cell_dim, self.recurrent_dim, self.output_dim, self.cell_clip, self.delay, self.gradient_clip,
+                self.peepholes is None, p is None, p is not None and p.bias is None)  # fmt: skip
+
+
+def goes_side_by_side(directions: Sequence[Lstm], x: Tensor) -> bool:
+    """Whether the loop takes several layers at once: on a GPU, where a frame of one leaves most of it idle, if they are of one shape."""
+    return x.device.type != "cpu" and len({lstm.shape() for lstm in directions}) == 1
+
+
+def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """The outputs of layers of one shape (T, N, dims), one beside the other, by one loop; arguments as of `Lstm.forward`."""
+    parts = [lstm.input(reverse(x, lengths) if lstm.backward else x) for lstm in directions]
+    results = _remember(directions, parts, [lstm._initial_state(a) for lstm, a in zip(directions, parts)])
+    outputs = (y[: len(x)] for y, _ in results)
+    return torch.cat([reverse(y, lengths) if lstm.backward else y for lstm, y in zip(directions, outputs)], 2)
+
+
+def _remember(layers: Sequence[Lstm], parts: Sequence[Tensor], states: Sequence[LstmState]) -> list[tuple[Tensor, Tensor]]:
+    """y and c of each layer, of all frames and what a delay appends to them."""
+    delay, (num_frames, num_sequences, _) = layers[0].delay, parts[0].shape
+    parts = [F.pad(a, (0, 0, 0, 0, 0, -num_frames % delay)) for a in parts]
+    shape, parts = parts[0].shape[:2], [a.view(-1, delay * num_sequences, a.shape[2]) for a in parts]
+    r, c = (torch.stack([part.flatten(0, 1) for part in of_layers]) for of_layers in zip(*states))
+    results = [part.view(*shape, -1) for part in Recurrence.apply(layers, r, c, *parts, *(w for lstm in layers for w in weights_of(lstm)))]
+    ys, cells, gates = (results[first : first + len(layers)] for first in range(0, 3 * len(layers), len(layers)))
+    for lstm, one, two in zip(layers, gates, cells):
+        if lstm.watch:
+            lstm.watch(one[:num_frames], two[:num_frames])
+    return list(zip(ys, cells))
 
 
 def _name(x: Tensor) -> str:
@@ -198,117 +221,3 @@ def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
 def _last(before: Tensor, frames: Tensor, end: int) -> Tensor:
     """The last d of `before` (d, N, D) and the first `end` of `frames` (T, N, D)."""
     return torch.cat([before[end:], frames[max(end - len(before), 0) : end]])
-
-
-class _Recurrence(torch.autograd.Function):
-    """The loop over time: from W_x x_t + b (T, N, 4 H), and r and c before, to y, c and, without derivatives, i, f, g, o of all frames."""
-
-    @staticmethod
-    def forward(ctx, a, r, c, by_recurrent, by_cells, bias, peepholes, layer):
-        """(1) to (4) for all frames."""
-        a, m, cells = a.clone(), a.new_empty(*a.shape[:2], layer.cell_dim), c.new_empty(len(a) + 1, *c.shape)
-        y = m if by_cells is None else a.new_empty(*a.shape[:2], layer.output_dim)
-        cells[0], before = c, r
-        for t in range(len(a)):
-            add_mm(a[t], before, by_recurrent.T)
-            gates = a[t].to(c.dtype)
-            m[t] = _step(gates, cells[t], cells[t + 1], peepholes, layer.cell_clip)
-            a[t] = gates
-            if by_cells is not None:
-                y[t] = mm(m[t], by_cells.T) if bias is None else affine(m[t], by_cells, bias)
-            before = y[t, :, : layer.recurrent_dim]
-        ctx.layer = layer
-        ctx.mark_non_differentiable(a)
-        ctx.save_for_backward(a, r, cells, m, y, by_recurrent, by_cells, peepholes)
-        ctx.set_materialize_grads(False)
-        return y, cells[1:], a
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, dy, dcells, _):
-        """From the last frame to the first, then the weights."""
-        a, r, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
-        layer, da, dy = ctx.layer, torch.empty_like(a), torch.zeros_like(y) if dy is None else dy.clone()
-        dr, dc, limit = torch.zeros_like(r), torch.zeros_like(cells[0]), layer.gradient_clip
-        is_all_fed_back = by_cells is not None and layer.output_dim == layer.recurrent_dim
-        for t in reversed(range(len(a))):
-            dy[t, :, : layer.recurrent_dim] += dr
-            if limit and is_all_fed_back:
-                _bound(dy[t], limit)
-            dc = dc if dcells is None else dc + dcells[t]
-            dm = dy[t] if by_cells is None else mm(dy[t], by_cells)
-            da[t], dc = _step_back(dm, dc, a[t].to(dc.dtype), cells[t], cells[t + 1], peepholes, layer)
-            dr = mm(da[t], by_recurrent)
-            if limit and not is_all_fed_back:
-                _bound(dr, limit)
-        before = torch.cat([r[None], y[:-1, :, : layer.recurrent_dim]])
-        recurrent, _ = own_gradients(layer.recurrent, before.flatten(0, 1), da.flatten(0, 1))
-        projection = (None, None) if by_cells is None else own_gradients(layer.projection, m.flatten(0, 1), dy.flatten(0, 1))
-        return da, dr, dc, recurrent, *projection, None if peepholes is None else _peephole_gradient(layer, da, cells), None
-
-
-def _bound(x: Tensor, greatest: float) -> None:
-    """(5): rows that are longer than `greatest` get this length."""
-    norms = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32))
-    x.mul_((greatest / norms).clamp_(max=1.0))
-
-
-def _step(a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float) -> Tensor:
-    """(1) to (3) of one frame: `a` (N, 4 H) becomes i, f, g, o, and `c` is filled; returns m_t."""
-    i, f, g, o = a.chunk(4, 1)
-    if peepholes is not None:
-        i.addcmul_(before, peepholes[0])
-        f.addcmul_(before, peepholes[1])
-    a[:, : 2 * i.shape[1]].sigmoid_()
-    g.tanh_()
-    torch.mul(f, before, out=c).addcmul_(i, g)
-    if clip:
-        c.clamp_(-clip, clip)
-    if peepholes is not None:
-        o.addcmul_(c, peepholes[2])
-    return torch.tanh(c).mul_(o.sigmoid_())
-
-
-def _step_back(
-    dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, layer: Lstm
-) -> tuple[Tensor, Tensor]:
-    """The derivatives by a_t and c_{t-d} from those by m_t, and by c_t through the later frames."""
-    clip, limit = layer.cell_clip, layer.gradient_clip
-    if a.dtype == torch.float32 and a.device.type == "cpu":
-        dm, dc, da = dm.to(a.dtype).contiguous(), dc.clone(), torch.empty_like(a)
-        arrays = (x.numpy() for x in (dm, dc, a, before, c, da))
-        lstm_kernels.backwards(*arrays, _as_array(peepholes, a), clip, limit)
-        return da, dc
-    i, f, g, o = a.chunk(4, 1)
-    da, tanh_c = torch.empty_like(a), torch.tanh(c)
-    di, df, dg, do = da.chunk(4, 1)
-    torch.mul(dm, tanh_c, out=do).mul_(o * (1 - o))
-    dc = torch.addcmul(dc, dm * o, 1 - tanh_c * tanh_c)
-    if peepholes is not None:
-        dc.addcmul_(do, peepholes[2])
-    if limit:
-        _bound(dc, limit)
-    if clip:
-        dc.masked_fill_(c.abs() >= clip, 0)
-    torch.mul(dc, g, out=di).mul_(i * (1 - i))
-    torch.mul(dc, before, out=df).mul_(f * (1 - f))
-    torch.mul(dc, i, out=dg).mul_(1 - g * g)
-    dc = dc * f
-    if peepholes is not None:
-        dc.addcmul_(di, peepholes[0]).addcmul_(df, peepholes[1])
-    return da, dc
-
-
-def _as_array(peepholes: Tensor | None, a: Tensor) -> np.ndarray:
-    """Peepholes as the kernel takes them."""
-    return (a.new_zeros(0, a.shape[1] // 4) if peepholes is None else peepholes.to(a.dtype)).numpy()
-
-
-def _peephole_gradient(layer: Lstm, da: Tensor, cells: Tensor) -> Tensor | None:
-    """Of p_i, p_f, p_o: (3, H); None where they have it already."""
-    di, df, _, do = da.chunk(4, 2)
-    of_frames = (by_a * seen for by_a, seen in ((di, cells[:-1]), (df, cells[:-1]), (do, cells[1:])))
-    if layer.preconditioner is None:
-        return torch.stack([part.sum((0, 1)) for part in of_frames])
-    layer.preconditioner.accumulate((part.flatten(0, 1) for part in of_frames), layer.peepholes)
-    return None

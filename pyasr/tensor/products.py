@@ -45,6 +45,24 @@ def add_mm(total: Tensor, a: Tensor, b: Tensor, factor: float = 1.0) -> None:
         total.addmm_(a, b, alpha=factor)
 
 
+def bmm_into(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """out = a b of (B, M, K) and (B, K, N), one product on a GPU; `out` may be a part of a larger tensor."""
+    if out.device.type == "cpu":
+        for one, left, right in zip(out, a, b, strict=True):
+            one.copy_(mm(left, right))
+    else:
+        torch.bmm(a, b, out=out)
+
+
+def add_bmm(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b, as `bmm_into`."""
+    if total.device.type == "cpu":
+        for one, left, right in zip(total, a, b, strict=True):
+            add_mm(one, left, right)
+    else:
+        total.baddbmm_(a, b)
+
+
 def minus_mm(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """x - a b."""
     return x - affine(a, b.T) if _is_for_onednn(a, b.T) else torch.addmm(x, a, b, alpha=-1)
