@@ -1,4 +1,4 @@
-# What every run.sh sources first: strict mode, stages, background work that cannot fail unseen, options, plans (--plan true).
+# Sourced first by every run.sh: strict mode, stages, background jobs whose failures are reported, options, plans (--plan true).
 #
 #   CDPATH='' cd "$(dirname "$0")" || exit 1
 #   . utils/recipe.sh || exit 1
@@ -13,13 +13,13 @@
 #   if stage 2 "Decode"; then
 #     spawn dev steps/decode.py ...          # in the background, its output in exp/log/spawn.dev.log
 #     spawn test steps/decode.py ...
-#     join                                   # waits for both and shows their last lines; the recipe stops when one has failed
+#     join                                   # waits for both and shows their last lines; the recipe stops if one failed
 #   fi
 #
-# The recipe runs in its own directory, as a process group that is ended as a whole when run.sh is killed, however it is killed.
+# The recipe runs in its own directory, in a process group that is killed as a whole when run.sh is killed by any signal.
 
 set -euo pipefail
-unset CDPATH # with it, cd may go elsewhere, and prints where
+unset CDPATH # cd would search it and print the directory found
 
 recipe_root=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recipe_name=$(basename "$0")
@@ -29,7 +29,7 @@ recipe_name=$(basename "$0")
 recipe_python=$recipe_root/.venv/bin/python
 [ -x "$recipe_python" ] || recipe_python=$(find_python)
 
-# The recipe has gone to its own directory already.
+# The caller has changed to the recipe's directory.
 recipe_file=./$recipe_name
 [ -f "$recipe_file" ] || recipe_file=$0
 if [ -z "${PYASR_SUPERVISED:-}" ]; then
@@ -41,11 +41,11 @@ cd "$(dirname "$recipe_file")"
 
 stage=0           # first stage to run
 stop_stage=1000   # last stage to run
-plan=false        # whether programs are recorded instead of run, and what they take is told in the end
+plan=false        # print the time, disk and memory that the stages need, and run nothing
 recipe_record=""  # file of the record
 recipe_stage=""
 recipe_has_run="" # a stage
-recipe_first_stage="" # of all that were looked at, wanted or not
+recipe_first_stage="" # of all stages, also of those that are not run
 recipe_log_dir=exp/log
 recipe_num_spawned=0
 recipe_pids=()
@@ -53,7 +53,7 @@ recipe_spawned=()
 recipe_in_background=""   # the spawned command, in the subshell that runs it
 recipe_told=""
 
-# Replaces recipe variables by the values given on the command line; --help lists them.
+# Sets recipe variables to the values given on the command line; --help lists them.
 parse_recipe_options() {
   local assignments
   assignments=$(PYTHONPATH=$recipe_root "$recipe_python" -m pyasr.base.recipe_options "./$recipe_name" "${PYASR_START_DIR:-$PWD}" "$@") || {
@@ -64,7 +64,7 @@ parse_recipe_options() {
   if [ "$plan" = true ]; then recipe_begin_plan; fi
 }
 
-# Replaces the recipe's programs by functions that record how they are called: the words of a call end in tabs.
+# Replaces the recipe's programs by functions that record their calls, a line each, with a tab after each word.
 recipe_begin_plan() {
   local program
   recipe_record=$(mktemp "${TMPDIR:-/tmp}/plan.XXXXXX")
@@ -73,12 +73,12 @@ recipe_begin_plan() {
   done
 }
 
-# The names by which a recipe's scripts call programs, wherever below the recipe's directory a script is.
+# The names by which a recipe's scripts call programs, for scripts in the recipe's directory and up to two levels below it.
 recipe_programs() {
   local top
   for top in "$recipe_root" . .. ../..; do
     [ -d "$top/steps" ] || continue
-    (cd "$top" && ls steps/*.py utils/*.py local/*.py local/*.sh local/*/*.sh ../../*/s5/local/*.py 2>/dev/null) || true
+    (cd "$top" && ls steps/*.py utils/*.py local/*.py 2>/dev/null) || true
   done
 }
 
@@ -87,7 +87,7 @@ recipe_note() {
   echo >>"$recipe_record"
 }
 
-# What the recorded programs take, unless the recipe has failed.
+# Prints the plan of the recorded calls, unless the recipe failed.
 recipe_end_plan() {
   [ "$1" -ne 0 ] || "$recipe_root/utils/plan_recipe.py" "$recipe_record"
   set -- $?
@@ -95,7 +95,7 @@ recipe_end_plan() {
   return "$1"
 }
 
-# stage N TITLE: is stage N to be run? Prints its header if so.
+# stage N TITLE: succeeds if stage N is to be run, and prints its header.
 stage() {
   recipe_stage="$1 ($2)"
   export PYASR_STAGE=$recipe_stage # for failure reports
@@ -110,13 +110,13 @@ stage() {
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
 }
 
-# is_among WORD WORDS: is it one of these, which have blanks between them?
+# is_among WORD WORDS: succeeds if WORD is one of WORDS, a list separated by blanks.
 is_among() {
   case " $2 " in *" $1 "*) return 0 ;; esac
   return 1
 }
 
-# wanted NAME...: is one of these among the words of $models, a recipe's option?
+# wanted NAME...: succeeds if one of the names is in $models, an option of the recipe.
 wanted() {
   local name
   for name in "$@"; do
@@ -125,7 +125,7 @@ wanted() {
   return 1
 }
 
-# spawn NAME COMMAND ARGUMENTS...: run in the background, with the output in a log file.
+# spawn NAME COMMAND ARGUMENTS...: run a command in the background, with its output in a log file.
 spawn() {
   local log=$recipe_log_dir/spawn.$1.log
   if [ -n "$recipe_record" ]; then
@@ -137,7 +137,7 @@ spawn() {
   mkdir -p "$recipe_log_dir"
   (
     trap - EXIT
-    # shellcheck disable=SC2030 # only this subshell is to know
+    # shellcheck disable=SC2030 # used in this subshell only
     recipe_in_background="$*"
     "$@"
   ) >"$log" 2>&1 </dev/null &
@@ -145,7 +145,7 @@ spawn() {
   recipe_num_spawned=$((recipe_num_spawned + 1))
 }
 
-# join: wait for all that was spawned; fails when one of it has failed, and says which; the report of the first is shown in full.
+# join: wait for all spawned commands. If any failed, join fails, names them and shows the report of the first.
 join() {
   local i failed=0 number=$recipe_num_spawned
   recipe_num_spawned=0
@@ -156,26 +156,26 @@ join() {
       failed=1
       recipe_show_failed "${recipe_spawned[i]}"
     else
-      echo "$recipe_name: '${recipe_spawned[i]}' failed as well: see $recipe_log_dir/spawn.${recipe_spawned[i]}.log" >&2
+      echo "$recipe_name: '${recipe_spawned[i]}' failed too; see $recipe_log_dir/spawn.${recipe_spawned[i]}.log" >&2
     fi
   done
   return $failed
 }
 
-# What a spawned command has said of its failure: its runner's report and what follows, or the last lines.
+# Shows why a spawned command failed: the log from its runner's report on, else the last lines.
 recipe_show_failed() {
   local log=$recipe_log_dir/spawn.$1.log
   echo "$recipe_name: '$1' failed; the last lines of $log:" >&2
   { sed -n '/^[a-z]*\.pl: [0-9]* \/ [0-9]* failed/,$p' "$log" | grep -a . || tail -n 15 "$log"; } | tail -n 40 | recipe_show | sed 's/^/    | /' >&2
 }
 
-# Lines of a log, with control characters as \x1b, by which they give the terminal no orders.
+# Prints lines of a log with control characters escaped, as \x1b, so that the terminal does not execute them.
 recipe_show() {
   PYTHONPATH=$recipe_root "$recipe_python" -m pyasr.base.show
 }
 
-# On ERR: names stage, file, line and command. A subshell's failure is told once, by the recipe's own shell.
-# shellcheck disable=SC2031,SC2016 # see spawn; and commands come here as they are written
+# On ERR: reports stage, file, line and command. The failure of a subshell is reported once, by the recipe's own shell.
+# shellcheck disable=SC2031,SC2016 # see spawn; and the patterns are compared with unexpanded commands
 recipe_failed() {
   local status=$1 parts=$2 file=$3 line=$4 command=$5
   if [ "$BASH_SUBSHELL" -gt 0 ] && [ -z "$recipe_in_background" ]; then return; fi
@@ -187,19 +187,19 @@ recipe_failed() {
   recipe_tell "'$command' failed with status $status$(recipe_cause "$status" "$command") (${file#./} line $line)"
 }
 
-# recipe_cause STATUS COMMAND: what is known of a status of a command that could say nothing itself.
+# recipe_cause STATUS COMMAND: the likely cause of an exit status of a command that printed no message of its own.
 recipe_cause() {
   case $2 in
     *_cmd=*.pl\ -*)
-      echo ", a value with blanks needs quotation marks, as in train_cmd=\"run.pl --mem 2G\""
+      echo "; quote values that contain spaces: train_cmd=\"run.pl --mem 2G\""
       return
       ;;
   esac
   case $1 in
-    141) echo ", the reader of what it writes has left" ;;
-    137) echo ", killed from outside, most often for want of memory (see dmesg)" ;;
-    127) echo ", there is no such program on PATH (was path.sh sourced?)" ;;
-    126) echo ", it may not be run (see its mode with ls -l)" ;;
+    141) echo ": the program that reads its output has exited" ;;
+    137) echo ": killed by signal 9, usually because memory ran out (see dmesg)" ;;
+    127) echo ": command not found; source path.sh before it" ;;
+    126) echo ": not executable; check its permissions with ls -l" ;;
   esac
 }
 
@@ -208,7 +208,7 @@ recipe_tell() {
   echo "$recipe_name: error: ${recipe_stage:+stage $recipe_stage: }$1" >&2
 }
 
-# On EXIT: nothing that was spawned is left unjoined, and no failure untold.
+# On EXIT: joins the spawned commands and reports a failure that was not reported yet.
 recipe_exit() {
   local status=$?
   trap - EXIT ERR
@@ -219,20 +219,20 @@ recipe_exit() {
   if [ "$status" -eq 0 ] && [ -n "$recipe_stage" ] && [ -z "$recipe_has_run" ]; then
     rm -f "$recipe_record"
     recipe_stage=""
-    recipe_tell "no stage was run: this recipe's stages are $recipe_first_stage to $recipe_last_stage, and --stage $stage --stop-stage $stop_stage names none of them"
+    recipe_tell "no stage was run: --stage $stage --stop-stage $stop_stage selects none of this recipe's stages, $recipe_first_stage to $recipe_last_stage"
     exit 1
   fi
   if [ -n "$recipe_record" ]; then
     recipe_end_plan "$status" || exit 1
   fi
   if [ "$status" -ne 0 ]; then
-    [ -n "$recipe_told" ] || recipe_tell "ended with status $status"
-    echo "$recipe_name: put it right and run the same command again; what is complete will not be made anew" >&2
+    [ -n "$recipe_told" ] || recipe_tell "exited with status $status"
+    echo "$recipe_name: fix the error and run the same command again; completed steps are not repeated" >&2
   fi
   exit "$status"
 }
 
-# The runner for this machine, for cmd.sh: that of the cluster which is there and answers, else run.pl.
+# Prints the runner for cmd.sh: that of the cluster whose commands are installed and answer, else run.pl.
 detect_runner() {
   if recipe_cluster_answers Slurm sbatch sinfo -h; then
     echo slurm.pl
@@ -243,8 +243,8 @@ detect_runner() {
   fi
 }
 
-# detect_cuda_runner RUNNER: that runner, for jobs that train networks, which on a cluster with GPUs must ask for one, and on one machine find
-# them by themselves.
+# detect_cuda_runner RUNNER: prints the runner for jobs that train networks. On a cluster with GPUs each job requests one; with run.pl, jobs
+# find the GPUs themselves.
 detect_cuda_runner() {
   if recipe_cluster_has_gpus "$1"; then
     echo "$1 --gpu 1"
@@ -253,20 +253,20 @@ detect_cuda_runner() {
   fi
 }
 
-# recipe_cluster_has_gpus RUNNER: has a host of the cluster of RUNNER one, under the name `gpu`?
+# recipe_cluster_has_gpus RUNNER: succeeds if a host of the runner's cluster has the resource `gpu`.
 recipe_cluster_has_gpus() {
   case $1 in
     slurm.pl*) timeout 20 sinfo -h -o %G | grep gpu ;;
-    queue.pl*) timeout 20 qsub -w v -b y -l gpu=1 true ;; # asks only whether an empty cluster would run it
+    queue.pl*) timeout 20 qsub -w v -b y -l gpu=1 true ;; # only verifies that an empty cluster could run it
     *) false ;;
   esac >/dev/null 2>&1
 }
 
-# recipe_cluster_answers NAME PROGRAM QUESTION...: is PROGRAM, which submits jobs, here, and does the QUESTION find an answer?
+# recipe_cluster_answers NAME PROGRAM QUERY...: succeeds if PROGRAM, which submits jobs, is installed and the command QUERY succeeds.
 recipe_cluster_answers() {
   command -v "$2" >/dev/null || return 1
   timeout 20 "${@:3}" >/dev/null 2>&1 && return 0
-  echo "$recipe_name: $2 is here, but $1 does not answer" >&2
+  echo "$recipe_name: $2 is installed, but $1 does not answer" >&2
   return 1
 }
 

@@ -53,6 +53,7 @@ if stage 2 "Things that may go wrong"; then
     spawned_function) helper() { echo before; false; echo not reached; }; spawn bad helper; join ;;
     forgotten) spawn bad sh -c 'sleep 0.2; echo the cause; exit 3' ;;
     hang) spawn one sleep "30$PPID"; sleep "30$PPID" ;;
+    status) sh -c "exit $num" ;;
     ok) spawn a sh -c 'sleep 0.1; echo done > done'; join; cat done ;;
     ask) read -r answer; echo "answered $answer" ;;
     password) read -r answer </dev/tty ;;
@@ -112,6 +113,18 @@ def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
         assert "'good' failed" not in done.stderr
 
 
+@pytest.mark.parametrize("status, cause", [
+    (126, ": not executable; check its permissions with ls -l"), (127, ": command not found; source path.sh before it"),
+    (137, ": killed by signal 9, usually because memory ran out (see dmesg)"), (141, ": the program that reads its output has exited"),
+    (3, ""),
+])
+def test_the_likely_cause_of_a_status_is_named(status, cause, recipe):
+    done = run(recipe, "--what", "status", "--num", str(status))
+    assert done.returncode == status
+    assert f"""'sh -c "exit $num"' failed with status {status}{cause} (run.sh line """ in done.stderr
+    assert done.stderr.endswith("run.sh: fix the error and run the same command again; completed steps are not repeated\n")
+
+
 def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
     done = run(recipe, "--what", "orders")
     assert done.returncode == 1 and "\nfine\\x1b[31m\n" in done.stdout
@@ -128,7 +141,7 @@ def test_stages(recipe):
 def test_a_run_of_no_stage_is_told(words, given, recipe):
     done = run(recipe, *words)
     assert (done.returncode, done.stderr) == (
-        1, f"run.sh: error: no stage was run: this recipe's stages are 1 to 3, and {given} names none of them\n")
+        1, f"run.sh: error: no stage was run: {given} selects none of this recipe's stages, 1 to 3\n")
 
 
 @pytest.mark.parametrize("line", ["train_cmd=run.pl --mem 2G", "export train_cmd=run.pl --mem 2G", "decode_cmd=queue.pl -l mem=2G"])
@@ -136,9 +149,9 @@ def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
     (recipe.parent / "cmd.sh").write_text(f"# how jobs are run\n{line}\n")
     recipe.write_text(RECIPE.replace("parse_recipe_options", ". ./cmd.sh\nparse_recipe_options"))
     done = run(recipe)
-    found = re.search(r"(?m)^run.sh: error: '(.*)' failed with status \d+(, .*) \(cmd.sh line 2\)$", done.stderr)
+    found = re.search(r"(?m)^run.sh: error: '(.*)' failed with status \d+; (.*) \(cmd.sh line 2\)$", done.stderr)
     assert done.returncode != 0 and found, done.stderr
-    assert found[1] == line and found[2] == ', a value with blanks needs quotation marks, as in train_cmd="run.pl --mem 2G"'
+    assert found[1] == line and found[2] == 'quote values that contain spaces: train_cmd="run.pl --mem 2G"'
 
 
 @pytest.mark.parametrize("words, line", [
@@ -457,7 +470,7 @@ def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
     """Also where sbatch is there. What is run on one machine finds GPUs by itself."""
     done = cmd_sh(sbatch="")
     assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", done.stderr
-    assert "run.sh: sbatch is here, but Slurm does not answer\n" in done.stderr
+    assert "run.sh: sbatch is installed, but Slurm does not answer\n" in done.stderr
 
 
 @pytest.mark.parametrize("gpu, programs", [

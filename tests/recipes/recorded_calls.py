@@ -45,7 +45,6 @@ def with_recorded_programs(path: Path, recipe: Path = RECIPE) -> Path:
     (path / "utils").symlink_to(ROOT / "utils")
     programs = [program.relative_to(place) for place, folder in ((ROOT, "steps"), (ROOT, "utils"), (recipe, "local"))
                 for program in sorted((place / folder).glob("*.py"))]  # fmt: skip
-    programs += [Path("../..") / program.relative_to(ROOT / "egs") for program in sorted((ROOT / "egs").glob("*/s5/local/*.py"))]
     functions = [f"{program}() {{ printf '%s\\t' {program} \"$@\" >>calls; echo >>calls; }}" for program in programs]
     (path / "path.sh").write_text("\n".join(functions), encoding="utf-8")
     (path / "cmd.sh").write_text("train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n", encoding="utf-8")

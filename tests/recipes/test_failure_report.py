@@ -112,7 +112,7 @@ def test_one_report_says_all(what, reason, hint, recipe, monkeypatch):
     again = shlex.split(re.search(r"(?m)^  again  (.*)", report)[1])
     assert subprocess.run(again, cwd=recipe, capture_output=True, timeout=100).returncode == 1
     assert "\nrun.sh: error: stage 2 (Train): 'python step.py \"$what\"' failed with status 1 (run.sh line 16)\n" in done.stderr
-    assert done.stderr.count("error: stage") == 1 and done.stderr.rstrip().endswith("what is complete will not be made anew")
+    assert done.stderr.count("error: stage") == 1 and done.stderr.rstrip().endswith("completed steps are not repeated")
 
 
 def test_a_spawned_step_is_reported_as_fully(recipe, monkeypatch):
