@@ -34,6 +34,7 @@ _VERSIONS = (1, 2)
 _LPC, _ZERO, _END, _SIZE, _SHIFT = 7, 8, 4, 5, 6
 _MU_LAW, _BIG_ENDIAN, _LITTLE_ENDIAN = 8, 3, 5  # types of samples; those of PCM are named by the order of bytes before compression
 _CODINGS = {"ulaw": (_MU_LAW,), "mu-law": (_MU_LAW,), "pcm": (_BIG_ENDIAN, _LITTLE_ENDIAN)}  # types by the sample_coding of SPHERE
+_LEAST_PADDING = 4  # bits, of a stream that is not decoded to see whether it is complete
 _MU_LAW_SHIFTS, _NEGATIVE_ZERO, _BIAS = 13, 0x7F, 132
 _MOST_BLOCK, _MOST_ORDER, _MOST_MEANS, _MOST_BITS = 1 << 16, 256, 256, 32
 _WHOLE, _CUT, _FULL, _DAMAGED = range(4)
@@ -55,12 +56,15 @@ def is_stream(content: bytes) -> bool:
 
 
 def seems_whole(tail: bytes, num_bytes: int) -> bool:
-    """Whether a stream of `num_bytes` that ends with `tail`, its last 8 bytes, ends as a whole one: with the command of the end, 0100 in
-    bits, and zeros up to a multiple of 4 bytes behind its head. A few in a hundred of the streams that were cut anywhere end so, too, but
-    none that was cut with a whole number of disk blocks."""
+    """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is taken to be complete without decoding it: it has a multiple of 4
+    bytes behind its head and ends with the end command, bits 0100, and 4 to 31 zero bits of padding.
+
+    It is False for an eighth of the complete streams, which have less padding and have to be decoded. It is True for about 4 in 1,000
+    streams of speech that were cut at a random byte, and for none whose SPHERE file was cut at a multiple of 512 bytes.
+    """
     bits = int.from_bytes(tail, "big")
     num_zeros = (bits & -bits).bit_length() - 1
-    is_end = 2 <= num_zeros <= 2 + 31 and not bits >> (num_zeros + 1) & 1
+    is_end = 2 + _LEAST_PADDING <= num_zeros <= 2 + 31 and not bits >> (num_zeros + 1) & 1
     return is_end and (num_bytes - _HEAD_BYTES) % 4 == 0
 
 

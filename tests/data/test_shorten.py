@@ -238,15 +238,21 @@ def test_headers_and_ends_are_looked_at(tmp_path):
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])
-def test_whole_streams_are_known_by_their_last_bytes(coding):
-    """Of any length; those that were cut in most places, and always by whole blocks of a disk."""
-    for num in range(1, 60):
-        stream = shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:]
-        assert seems_whole(stream[-8:], len(stream))
-    stream = shortened_sphere(np.tile(speech(2), (8, 1)), 2, 16000, coding)[1024:]
+def test_complete_streams_are_known_by_their_last_bytes(coding):
+    """Most of any length; no stream that was cut at whole disk blocks, and hardly any that was cut elsewhere."""
+    streams = [shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:] for num in range(1, 100)]
+    assert sum(seems_whole(stream[-8:], len(stream)) for stream in streams) > 75
+    noise = np.random.default_rng(0).normal(0, 500, (20_000, 2)).astype(np.int16)
+    stream = shortened_sphere(noise, 2, 16000, coding)[1024:]
     taken = [seems_whole(stream[end - 8:end], end) for end in range(8, len(stream))]
-    assert sum(taken) < len(taken) / 10
+    assert len(taken) > 10_000 and sum(taken) < len(taken) / 200
     assert not any(seems_whole(stream[end - 8:end], end) for end in range(3072, len(stream), 512))
+
+
+def test_streams_cut_in_silence_are_found():
+    """Blocks of zeros, whose command is 00100 in bits, end like the end command."""
+    stream = shortened_sphere(np.zeros((200_000, 2), np.int16), 2, 16000, "pcm")[1024:]
+    assert seems_whole(stream[-8:], len(stream)) and not any(seems_whole(stream[end - 8:end], end) for end in range(16, len(stream) - 4))
 
 
 def test_what_follows_a_stream_is_no_cut(tmp_path):
