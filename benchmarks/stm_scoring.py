@@ -22,10 +22,10 @@ import numpy as np
 
 from pyasr.base.options import option
 from pyasr.base.step import run_step
+from pyasr.data.glm import read_glm
 from pyasr.data.stm import read_stm
 from pyasr.score.align import Counts
 from pyasr.score.hub5.ctm import read_entries
-from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 
 SCTK = Path("/usr/lib/sctk/bin")

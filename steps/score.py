@@ -28,6 +28,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.backup import back_up
 from pyasr.data.datadir import DataDir
+from pyasr.data.glm import read_glm
 from pyasr.data.stm import read_stm
 from pyasr.decode.ctm_sweep import CtmSweepSpec, read_ctm_sweep
 from pyasr.decode.decoded import Decoded
@@ -39,7 +40,6 @@ from pyasr.hmm.model import answer_shift_s
 from pyasr.score.decode_dir import SUMMARY, Chosen, Scorer, misfit, read_params, read_summary, score_points, scoring_dir, write_scoring
 from pyasr.score.filters import SIGNATURE, TextFilter
 from pyasr.score.hub5.ctm import CtmEntry, ctm_entries
-from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 from pyasr.score.hub5.spoken import DROPPED, scored_lines
 from pyasr.score.lm_weights import LmWeights, first_range

@@ -14,9 +14,9 @@ from pyasr.base import log
 from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
+from pyasr.data.glm import read_glm
 from pyasr.data.stm import read_stm
 from pyasr.score.hub5.ctm import ctm_entries, read_entries
-from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 from pyasr.score.hub5.spoken import DROPPED, scored_lines
 from pyasr.score.tables import counts_table, per_speaker, wer_line

@@ -10,10 +10,10 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.held_out import stm_text
 from pyasr.data.ctm import CtmLine
 from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.data.glm import read_glm
 from pyasr.data.stm import read_stm
 from pyasr.score.filters import TextFilter
 from pyasr.score.hub5.ctm import ctm_entries
-from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 from pyasr.score.hub5.spoken import scored_lines
 from pyasr.score.text_scorer import TextScorer

@@ -10,9 +10,9 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
+from pyasr.data.glm import read_glm
 from pyasr.data.stm import read_stm
 from pyasr.score.hub5.ctm import read_entries
-from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 from pyasr.score.hub5.spoken import scored_lines
 

@@ -11,15 +11,22 @@ from pyasr.corpora.call_audio import seconds_of_calls, within_audio, write_audio
 from pyasr.corpora.conversations import LeftOut, tables_of
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.hub5.references import References, read_pem, read_references
-from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, log_calls, utterances_of
+from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, find_files, log_calls, utterances_of
 from pyasr.corpora.texts import read_lines
 from pyasr.data.datadir import write_data_dir
+from pyasr.data.glm import read_glm
 from pyasr.io.text import write_table
 from pyasr.lang.symbols import write_lines
 
 
-def make_evaluation_set(options, name: str, kind: EvaluationSet, files: SetFiles) -> None:
-    """Make DATA/NAME for a program with `options`, unless it is up to date, and log its counts beside the published ones."""
+def make_evaluation_set(options, name: str, kind: EvaluationSet, audio: list[Path], text: list[Path]) -> None:
+    """Make DATA/NAME from the discs below `audio` and `text`, unless it is up to date, and log its counts beside the published ones.
+
+    `options` are those of the program; its `glm`, if given, replaces the one on the discs. Raises UserError for a missing file and for a
+    glm that scoring cannot read, which would otherwise stop the recipe after the first decoding.
+    """
+    files = find_files(kind, audio, text, options.glm)
+    read_glm(files.glm)
     inputs = [write_audio_list(options.data, name, files.audio), *files.tables]
     make_part(options, options.data / name, inputs, lambda out: write_evaluation_set(out, kind, files))
     log_table(options.data / name, kind.published)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
+from pyasr.data.glm import RuleSet
 from pyasr.data.stm import parentheses_match
 from pyasr.io.text import read_lines
 from pyasr.score.hub5.csrfilt import filtered_word
-from pyasr.score.hub5.glm import RuleSet
 from pyasr.score.hub5.network import Element
 
 _FORM = "'FILE CHANNEL BEGIN DURATION WORD [CONFIDENCE]'"

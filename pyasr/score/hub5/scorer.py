@@ -17,12 +17,12 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.data.glm import Glm
 from pyasr.data.stm import IGNORED, Segment, Stm
 from pyasr.score.filters import SCORING_VERSION, SIGNATURE
 from pyasr.score.hub5.align import Step, align_networks, count_networks
 from pyasr.score.hub5.csrfilt import filtered_text
 from pyasr.score.hub5.ctm import CtmEntry, Side, TimedElement, timed_elements
-from pyasr.score.hub5.glm import Glm
 from pyasr.score.hub5.network import Network, elements_of
 from pyasr.score.hub5.subsets import by_label, members, read_subsets
 from pyasr.score.tables import alignment_lines

@@ -14,8 +14,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.step import run_step
 from pyasr.corpora.discs import places_in
 from pyasr.corpora.hub5.data_dir import make_evaluation_set
-from pyasr.corpora.hub5.sets import EVAL2000, find_files
-from pyasr.score.hub5.glm import read_glm
+from pyasr.corpora.hub5.sets import EVAL2000
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,7 @@ class PrepareEval2000:
 
 def main(options: PrepareEval2000) -> None:
     audio = places_in(options.audio)
-    files = find_files(EVAL2000, audio, places_in(options.text) or audio, options.glm)
-    read_glm(files.glm)  # a rule that scoring cannot read is an error before anything is trained
-    make_evaluation_set(options, "eval2000", EVAL2000, files)
+    make_evaluation_set(options, "eval2000", EVAL2000, audio, places_in(options.text) or audio)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.step import run_step
 from pyasr.corpora.discs import places_in
 from pyasr.corpora.hub5.data_dir import make_evaluation_set
-from pyasr.corpora.hub5.sets import RT03, find_files
-from pyasr.score.hub5.glm import read_glm
+from pyasr.corpora.hub5.sets import RT03
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,7 @@ class PrepareRt03:
 
 def main(options: PrepareRt03) -> None:
     discs = places_in(options.rt03)
-    files = find_files(RT03, discs, discs, options.glm)
-    read_glm(files.glm)  # a rule that scoring cannot read is an error before anything is trained
-    make_evaluation_set(options, "rt03", RT03, files)
+    make_evaluation_set(options, "rt03", RT03, discs, discs)
 
 
 if __name__ == "__main__":

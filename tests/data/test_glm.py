@@ -7,8 +7,8 @@ import re
 import pytest
 
 from pyasr.base.errors import UserError
+from pyasr.data.glm import read_glm
 from pyasr.score.hub5.csrfilt import filtered_text, filtered_word
-from pyasr.score.hub5.glm import read_glm
 
 HEAD = ";; rules\n* name \"some rules\"\n* format = 'NIST1'\n* copy_no_hit = 'T'\n* case_sensitive = 'F'\n\n"
 
