@@ -85,8 +85,8 @@ GPU_TASK = Task(DnnOptions(hidden_layers=6, hidden_dim=2048, activation="sigmoid
 class Ours:
     """Our frame store and learner."""
 
-    def __init__(self, task: Task, num_frames: int, device: str, precision: str, natural_gradient: str):
-        options = learner_options(device, precision, natural_gradient)
+    def __init__(self, task: Task, num_frames: int, device: str, precision: str, natural_gradient: str, minibatch: int = 512):
+        options = learner_options(device, precision, natural_gradient, minibatch)
         self.learner = Learner(task.network(), options)
         self.store = task.store(num_frames)
         self.store.move(options.torch_device(), options.torch_dtype())
@@ -95,8 +95,8 @@ class Ours:
         return self.learner.step(*self.store.gather(index), RATE)[0]
 
 
-def learner_options(device: str, precision: str, natural_gradient: str) -> LearnerOptions:
-    return LearnerOptions(device=device, precision="bfloat16" if precision == "bfloat16" else "float32",
+def learner_options(device: str, precision: str, natural_gradient: str, minibatch: int = 512) -> LearnerOptions:
+    return LearnerOptions(device=device, minibatch=minibatch, precision="bfloat16" if precision == "bfloat16" else "float32",
                           natural_gradient=NaturalGradientOptions(natural_gradient=natural_gradient))  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def on_gpu(options: Benchmark) -> None:
             torch.cuda.reset_peak_memory_stats()
             timings = {}
             for kind in ("none", "online"):
-                system = Ours(GPU_TASK, options.num_frames, "cuda", precision, kind)
+                system = Ours(GPU_TASK, options.num_frames, "cuda", precision, kind, minibatch)
                 timings[f"{kind}, minibatch {minibatch} {precision}"] = Timing(system, options.num_frames, minibatch, "cuda")
             compare(timings, options)
             show(timings, GPU_TASK.operations, peaks, "s")

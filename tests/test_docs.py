@@ -105,6 +105,8 @@ def options_of(path: Path):
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(path.parent)
+        for neighbour in path.parent.glob("*.py"):  # other tests may have loaded a program of this name from another folder
+            patched.delitem(sys.modules, neighbour.stem, raising=False)
         patched.setattr(step, "run_step", lambda *_: None)
         spec.loader.exec_module(module)
     return getattr(module, name[1])

@@ -72,6 +72,8 @@ Cost
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -81,15 +83,18 @@ from pyasr.tensor.bfloat16_kernels import subtract_from
 from pyasr.tensor.products import minus_mm, mm
 from pyasr.tensor.squares import Number, fits_float32, sum_of_squares
 
+if TYPE_CHECKING:
+    from pyasr.nn.lagged_natural_gradient import LaggedNaturalGradient
+
 EPSILON, DELTA = 1e-10, 5e-4
 _MAX_ETA = 0.9
-_NUM_FIRST_UPDATES = 10
+NUM_FIRST_UPDATES = 10
 _NUM_FIRST_PASSES = 3
 _MAX_CONDITION = 1e6
-_ORTHONORMAL_TOLERANCE = 1e-3
-_MAX_INVERSE_CHOLESKY = 100.0
+ORTHONORMAL_TOLERANCE = 1e-3
+MAX_INVERSE_CHOLESKY = 100.0
 _TRACE_FLOOR = 1e-20
-_MIN_RELATIVE_C = 1e-16
+MIN_RELATIVE_C = 1e-16
 
 
 class OnlineNaturalGradient:
@@ -118,6 +123,7 @@ class OnlineNaturalGradient:
         self.factor: Tensor | None = None  # W; None before the first minibatch
         self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,), on the host
         self._copies: tuple[Tensor, Tensor | None] | None = None
+        self.lagged: LaggedNaturalGradient | None = None  # computes instead, without waiting for the host
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Number]:
         """(Xhat, g) of equations (4) and (5) for X (N, D), and the update of F if one is due."""
@@ -139,15 +145,17 @@ class OnlineNaturalGradient:
         self.factor = self.eigenvalues = self._copies = None
         self.num_minibatches = state.get("num_minibatches", 0)
         if state:
-            self._set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
+            self.set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
 
     def settle(self) -> int:
         """Count as if the first minibatches, in all of which F is updated, were over; returns the period of the updates that follow."""
-        self.num_minibatches = max(self.num_minibatches, _NUM_FIRST_UPDATES + 1)
+        self.num_minibatches = max(self.num_minibatches, NUM_FIRST_UPDATES + 1)
         return self.update_period
 
     @torch.no_grad()
     def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
+        if self.lagged is not None:
+            return self.lagged.precondition(x)
         column = x.new_ones(len(x)) if ones else None
         if x.shape[1] + ones < 2 or len(x) == 0 or not self._ready(x, ones):
             return x, column, 1.0
@@ -157,7 +165,7 @@ class OnlineNaturalGradient:
         if ones:
             column = column - last @ ht
             trace, trace_hat = trace + len(x), trace_hat + sum_of_squares(column)
-        if self._update_is_due() and math.isfinite(trace):
+        if self.update_is_due() and math.isfinite(trace):
             self._update(x, ht, trace, ones)
         self.num_minibatches += 1
         return xhat, column, _root_of_ratio(trace, trace_hat)
@@ -170,9 +178,10 @@ class OnlineNaturalGradient:
                 self._initialise(x, trace, ones)
         return self.factor is not None
 
-    def _update_is_due(self) -> bool:
+    def update_is_due(self) -> bool:
+        """Whether F is updated in the next minibatch."""
         t = self.num_minibatches
-        return not self.frozen and (t <= _NUM_FIRST_UPDATES or (t - _NUM_FIRST_UPDATES) % self.update_period == 0)
+        return not self.frozen and (t <= NUM_FIRST_UPDATES or (t - NUM_FIRST_UPDATES) % self.update_period == 0)
 
     def _narrow(self, dtype: torch.dtype, ones: bool) -> tuple[Tensor, Tensor | None]:
         """W in the type of the data; where ones are appended, without its last column, and that."""
@@ -181,7 +190,8 @@ class OnlineNaturalGradient:
             self._copies = (w[:, :-1].contiguous(), w[:, -1].contiguous()) if ones else (w, None)
         return self._copies
 
-    def _set(self, factor: Tensor, eigenvalues: Tensor) -> None:
+    def set(self, factor: Tensor, eigenvalues: Tensor) -> None:
+        """Replace the state."""
         self.factor, self.eigenvalues, self._copies = factor, eigenvalues, None
 
     def _initialise(self, x: Tensor, trace: Number, ones: bool) -> None:
@@ -191,32 +201,23 @@ class OnlineNaturalGradient:
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
         eigenvalues = torch.full((rank + 1,), EPSILON, dtype=torch.float64)
         root = smoothed(eigenvalues, self.alpha, dim).sqrt().to(x.device, wide)
-        self._set(root[:, None] * initial_rows(rank, dim, wide, x.device), eigenvalues)
+        self.set(root[:, None] * initial_rows(rank, dim, wide, x.device), eigenvalues)
         for _ in range(1 if len(x) <= rank else _NUM_FIRST_PASSES):
             w, last = self._narrow(x.dtype, ones)
             self._update(x, _projections(x, w, last), trace, ones)
 
     def _update(self, x: Tensor, ht: Tensor, trace: Number, ones: bool) -> None:
         """Equations (6) to (12): what has D columns on the data's device, the R x R matrices on the host."""
-        rank, dim = self.factor.shape
-        eta = self._eta(len(x))
-        new, old, values = eta / len(x), 1 - eta, self.eigenvalues.numpy()
-        unit = new * float(trace) + old * (dim * values[-1] + values[:-1].sum())
-        j, values = self._correlation(x, ht, unit, ones), values / unit
-        kept = old * (values[:-1] + values[-1])
-        root = smoothed(values, self.alpha, dim) ** -0.5
-        c, u = torch.linalg.eigh(torch.from_numpy(_second_moment(j, self.factor, new, kept, root)))
-        c, u = c.numpy()[::-1], u.numpy()[:, ::-1]
-        floored = np.maximum(c, max((old * values[-1]) ** 2, _MIN_RELATIVE_C * c[0]))
-        eigenvalues = _next_eigenvalues(np.sqrt(floored), unit, dim)
-        e = smoothed(eigenvalues, self.alpha, dim)
-        left = self._on_device(np.sqrt(e / floored)[:, None] * u.T * root)
-        factor = left @ j.mul_(new).addcmul_(self._on_device(kept)[:, None], self.factor)
-        if c[0] > _MAX_CONDITION * c[-1] or (floored != c).any():
-            factor = orthogonalise(factor, torch.from_numpy(e).to(factor.device))
-        self._set(factor, torch.from_numpy(eigenvalues))
+        dim, eta, values = self.factor.shape[1], self.eta(len(x)), self.eigenvalues.numpy()
+        unit = next_unit(float(trace), values, eta, len(x), dim)
+        j = self._correlation(x, ht, unit, ones)
+        found = next_factor(*_products(j, self.factor), unit, values, self.alpha, eta, len(x), dim)
+        factor = self._on_device(found.left) @ j.mul_(eta / len(x)).addcmul_(self._on_device(found.kept)[:, None], self.factor)
+        if found.is_ill_conditioned:
+            factor = orthogonalise(factor, torch.from_numpy(smoothed(found.eigenvalues, self.alpha, dim)).to(factor.device))
+        self.set(factor, torch.from_numpy(found.eigenvalues))
 
-    def _eta(self, num_rows: int) -> float:
+    def eta(self, num_rows: int) -> float:
         """The share of a minibatch in F."""
         history = self.num_minibatches_history
         return min(_MAX_ETA, 1 / history if history else 1 - math.exp(-num_rows / self.num_samples_history))
@@ -234,10 +235,48 @@ class OnlineNaturalGradient:
         return j.mul_(unit**-0.5)
 
 
-def _second_moment(j: Tensor, w: Tensor, new: float, kept: np.ndarray, root: np.ndarray) -> np.ndarray:
-    """Z of equation (9). kept = (1 - eta) (d + rho), the diagonal of M; root = e^-1/2."""
+@dataclass(frozen=True)
+class NextFactor:
+    """What makes W' in (12): left ((eta / N) J + diag(kept) W).
+
+    left                E'^1/2 C^-1/2 U' E^-1/2, float64 (R, R)
+    kept                the diagonal of M (R,)
+    eigenvalues         d' and rho' (R + 1,)
+    is_ill_conditioned  whether rows of V may have lost their orthogonality
+    """
+
+    left: np.ndarray
+    kept: np.ndarray
+    eigenvalues: np.ndarray
+    is_ill_conditioned: bool
+
+
+def next_unit(trace: float, eigenvalues: np.ndarray, eta: float, num_rows: int, dim: int) -> float:
+    """u of equation (8)."""
+    return eta / num_rows * trace + (1 - eta) * (dim * eigenvalues[-1] + eigenvalues[:-1].sum())
+
+
+def next_factor(k: np.ndarray, l: np.ndarray, unit: float, eigenvalues: np.ndarray, alpha: float, eta: float, num_rows: int,
+                dim: int) -> NextFactor:  # fmt: skip
+    """Equations (9) to (11), from K and L (R, R) of the J in units of `unit`, float64, and d and rho (R + 1,)."""
+    new, old, values = eta / num_rows, 1 - eta, eigenvalues / unit
+    kept, root = old * (values[:-1] + values[-1]), smoothed(values, alpha, dim) ** -0.5
+    c, u = torch.linalg.eigh(torch.from_numpy(_second_moment(k, l, new, kept, root)))
+    c, u = c.numpy()[::-1], u.numpy()[:, ::-1]
+    floored = np.maximum(c, max((old * values[-1]) ** 2, MIN_RELATIVE_C * c[0]))
+    following = _next_eigenvalues(np.sqrt(floored), unit, dim)
+    left = np.sqrt(smoothed(following, alpha, dim) / floored)[:, None] * u.T * root
+    return NextFactor(left, kept, following, bool(c[0] > _MAX_CONDITION * c[-1] or (floored != c).any()))
+
+
+def _products(j: Tensor, w: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """K and L of equation (7), float64, on the host."""
     products = torch.cat([mm(j, j.T), mm(j, w.T)]).cpu().double().numpy()
-    k, l = products[: len(j)], products[len(j) :]
+    return products[: len(j)], products[len(j) :]
+
+
+def _second_moment(k: np.ndarray, l: np.ndarray, new: float, kept: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """Z of equation (9). kept = (1 - eta) (d + rho), the diagonal of M; root = e^-1/2."""
     cross = (new * root)[:, None] * l * (root * kept)
     z = (new * root)[:, None] * k * (new * root) + cross + cross.T
     z.flat[:: len(z) + 1] += kept**2
@@ -270,11 +309,11 @@ def orthogonalise(factor: Tensor, e: Tensor) -> Tensor:
     rows = factor.double() / root
     gram = rows @ rows.T
     unit = torch.eye(len(e), dtype=gram.dtype, device=gram.device)
-    if bool(((gram - unit).abs() <= _ORTHONORMAL_TOLERANCE).all()):
+    if bool(((gram - unit).abs() <= ORTHONORMAL_TOLERANCE).all()):
         return factor
     cholesky, info = torch.linalg.cholesky_ex(gram)
     inverse = torch.linalg.solve_triangular(cholesky, unit, upper=False)
-    if bool((info == 0) & (inverse.max() < _MAX_INVERSE_CHOLESKY)):
+    if bool((info == 0) & (inverse.max() < MAX_INVERSE_CHOLESKY)):
         rows = inverse @ rows
     else:
         rows = torch.linalg.qr(rows.T)[0].T

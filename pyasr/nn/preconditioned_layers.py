@@ -98,7 +98,8 @@ class LayerPreconditioner:
     when_complete  functions that are called when it has been added
     """
 
-    def __init__(self, options: NaturalGradientOptions, dim_in: int, dim_out: int):
+    def __init__(self, options: NaturalGradientOptions, dim_in: int, dim_out: int, has_bias: bool = True):
+        self.has_bias = has_bias
         self.when_complete: list[Callable[[], None]] = []
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
@@ -373,7 +374,7 @@ def precondition(network: nn.Module, options: NaturalGradientOptions) -> Natural
     for name, layer in network.named_modules() if options.changes_gradients else ():
         if _can_be_preconditioned(layer):
             layer.__class__ = _CLASSES.get(type(layer), type(layer))
-            layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight))
+            layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight), layer.bias is not None)
             layers[name] = layer.preconditioner
         elif (factors := getattr(layer, "factors_to_precondition", None)) is not None and options.natural_gradient != "none":
             layers[name] = layer.preconditioner = FactorsPreconditioner(options, *factors.shape)

@@ -12,25 +12,29 @@ of matrices run several times faster in bfloat16 where the processor has it, whi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
 
 from pyasr.tensor.bfloat16_kernels import descend
+from pyasr.tensor.step_kernels import descend as descend_at_once
 
 ALIGNMENT = 16  # elements: every parameter begins at a multiple of a 64-byte cache line in float32
+GPU_ROWS = 64
 
 
 class FlatParameters:
     """The parameters of a model as three flat tensors of equal size: `master` (float32), `work` and `grad` (`dtype`).
 
     The parameters given become views into `work`, their `.grad` views into `grad`; parameter i lies at `spans[i]` of all three. Padding
-    between parameters stays zero.
+    between parameters stays zero. On a GPU each parameter takes a multiple of 64 rows, for which matrix products have faster kernels.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], dtype: torch.dtype = torch.float32):
         parameters = list(parameters)
-        sizes = [-(-p.numel() // ALIGNMENT) * ALIGNMENT for p in parameters]
+        self._rows = [_rows_in_memory(p) for p in parameters]
+        sizes = [-(-rows * p[0].numel() // ALIGNMENT) * ALIGNMENT for rows, p in zip(self._rows, parameters)]
         device = parameters[0].device
         self.master = torch.zeros(sum(sizes), device=device)
         self.work = self.master if dtype == torch.float32 else torch.zeros(sum(sizes), dtype=dtype, device=device)
@@ -52,11 +56,22 @@ class FlatParameters:
         vector = self.master if vector is None else vector
         return [vector[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
+    def padded(self, vector: torch.Tensor) -> list[torch.Tensor]:
+        """Views of the parameters in `vector` with the rows of zeros that pad them in memory."""
+        return [vector[span.start : span.start + rows * math.prod(shape[1:])].view(rows, *shape[1:])
+                for span, rows, shape in zip(self.spans, self._rows, self._shapes)]  # fmt: skip
+
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
         """Add factor times `delta` in each of some places of `master`; the model sees it, and the gradient is zero again."""
         if delta is self.grad and self.grad.dtype == torch.bfloat16 and self.grad.device.type == "cpu":
             for span, factor in factors:
                 descend(self.master[span], self.grad[span], self.work[span], float(factor))
+            return
+        if delta.device.type == "cuda":
+            for span, factor in factors:
+                factor = torch.as_tensor(factor, dtype=self.master.dtype, device=delta.device)
+                descend_at_once(self.master[span], delta[span], self.work[span], factor)
+            self.grad.zero_()
             return
         for span, factor in factors:
             self.master[span].addcmul_(delta[span], torch.as_tensor(factor, dtype=self.master.dtype))
@@ -67,3 +82,9 @@ class FlatParameters:
         """Make the model see the current `master`, of which a `place` has changed."""
         if self.work is not self.master:
             self.work[place].copy_(self.master[place])
+
+
+def _rows_in_memory(parameter: torch.nn.Parameter) -> int:
+    """The number of rows that a parameter takes in memory."""
+    multiple = GPU_ROWS if parameter.device.type == "cuda" else 1
+    return -(-len(parameter) // multiple) * multiple

@@ -32,11 +32,13 @@ from pyasr.nn.preconditioned_layers import precondition
 from pyasr.nn.semi_orthogonal import PERIOD, approach_semi_orthogonal, semi_orthogonal_weights
 from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.train.captured_step import CapturedStep, Pending, is_past_first_updates, why_not
 from pyasr.train.completion import Completion
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import Component, components_of
 from pyasr.train.options import LearnerOptions
 from pyasr.train.skips import Skips, clear_unless
+from pyasr.tensor.squares import Number
 from pyasr.train.soft_targets import SoftTargets
 
 
@@ -47,11 +49,14 @@ class Learner:
     num_steps   minibatches so far
     skips       those of them that were left out because the gradient of a component was not finite
     gradient_sum  adds the gradient over ranks before it is used; None: every rank takes steps of its own
+    is_captured  whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it cannot be
     uses_layers_once  in a minibatch, so that it is known when the gradient of a layer is complete
     """
 
     uses_layers_once = True
     _completion: Completion | None = None
+    _captured: CapturedStep | None = None
+    _pending: Pending | None = None  # natural gradient of captured steps that go on
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
         self.options, self.gradient_sum = options, gradient_sum
@@ -64,6 +69,7 @@ class Learner:
 
     def adopt(self, network: nn.Module) -> None:
         """Go on with another network, such as a grown one: new flat buffers; what was remembered of earlier minibatches is forgotten."""
+        self._forget_captured()
         self.network = network.to(self.options.torch_device())
         self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
@@ -75,21 +81,32 @@ class Learner:
         self.skips = Skips([component.name for component in self.components], self.flat.master.device)
         if self.gradient_sum:
             self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
+        self.not_captured = "the criterion is not the cross-entropy of frames" if type(self) is not Learner else why_not(self)
+        self.is_captured = self.flat.master.device.type == "cuda" and not self.not_captured
         if self.gradient_sum and self.uses_layers_once:
             self._completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
+        pending = self._captured.state_dict() if self._captured else self._pending
         return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(),
-                "skips": self.skips.counts, "num_steps": self.num_steps}  # fmt: skip
+                "skips": self.skips.counts, "num_steps": self.num_steps, "pending": pending}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave. Raises UserError if it is of another network."""
         self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
+        self._forget_captured()
+        self._pending = state.get("pending")
         self.skips.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
+
+    def _forget_captured(self) -> None:
+        """Steps that follow are captured anew."""
+        if self._captured:
+            self._captured.end()
+        self._captured = self._pending = None
 
     def take_up(self, state: dict) -> None:
         """Go on from what `state_dict` gave in a job of another number of ranks, whose minibatches are others."""
@@ -103,10 +120,21 @@ class Learner:
         """
         self.num_steps += 1
         self.network.train()
+        if self.is_captured and isinstance(pdfs, torch.Tensor) and is_past_first_updates(self):
+            self._captured = self._captured or CapturedStep(self, self._pending)
+            counts = self._captured.step(x, pdfs, rate, change_scale)
+        else:
+            counts = self.learn(x, pdfs, rate, self.num_steps, change_scale)
+        if self.semi_orthogonal and self.num_steps % PERIOD == 0:
+            self._keep_semi_orthogonal()
+        return counts
+
+    def learn(self, x: torch.Tensor, pdfs: torch.Tensor, rate: Number, number: int | torch.Tensor, change_scale: float) -> torch.Tensor:
+        """The part of `step` that is the same in every step. `rate` and `number`, the number of the step, may be values on the device."""
         self.natural_gradient.set_rate(rate)
         loss, counts = self.loss(x, pdfs)
         num_frames = self._add_over_ranks(loss.backward, pdfs.numel())
-        self._update(rate, num_frames, change_scale * self.max_change)
+        self._update(rate, num_frames, change_scale * self.max_change, number)
         return torch.where(counts.isfinite().all(), counts, 0.0)
 
     def try_out(self, x: torch.Tensor, pdfs: torch.Tensor) -> None:
@@ -146,7 +174,9 @@ class Learner:
         num_frames = self._add_over_ranks(lambda: None, 0)
         if num_frames:
             self.num_steps += 1
-            self._update(rate, num_frames, self.max_change)
+            self._update(rate, num_frames, self.max_change, self.num_steps)
+            if self.semi_orthogonal and self.num_steps % PERIOD == 0:
+                self._keep_semi_orthogonal()
 
     def _add_over_ranks(self, backward: Callable[[], None], num_frames: int) -> float:
         """Have `backward` make the gradient, and add it over ranks meanwhile where that is wanted; frames that it now belongs to."""
@@ -164,17 +194,15 @@ class Learner:
         if self._completion:
             self._completion.restart()
 
-    def _update(self, rate: float, num_frames: float, max_change: float) -> None:
+    def _update(self, rate: Number, num_frames: float, max_change: float, number: int | torch.Tensor) -> None:
         """The equations above; leaves the gradient at zero."""
         delta, unit = self._delta(rate, num_frames)
         lengths = self._lengths(delta) * abs(unit)
-        finite = self.skips.count(lengths.isfinite(), self.num_steps)
+        finite = self.skips.count(lengths.isfinite(), number)
         clear_unless(finite, self.flat.grad, self.velocity)
         factors = unit * change_factors(lengths, self.limits, max_change, self.momentum)
         factors = torch.where(finite, factors, 0.0)
         self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
-        if self.semi_orthogonal and self.num_steps % PERIOD == 0:
-            self._keep_semi_orthogonal()
 
     def _keep_semi_orthogonal(self) -> None:
         """One step for each matrix that is to be so."""
@@ -183,11 +211,15 @@ class Learner:
             approach_semi_orthogonal(values[place])
             self.flat.refresh(self.flat.spans[place])
 
-    def _delta(self, rate: float, num_frames: float) -> tuple[torch.Tensor, float]:
+    def _delta(self, rate: Number, num_frames: float) -> tuple[torch.Tensor, Number]:
         """(tensor, number) the product of which is Delta."""
         if self.velocity is None:
             return self.flat.grad, -rate
-        self.velocity.mul_(self.momentum).add_(self.flat.grad, alpha=-rate)
+        self.velocity.mul_(self.momentum)
+        if isinstance(rate, torch.Tensor):
+            self.velocity.addcmul_(self.flat.grad, -rate)
+        else:
+            self.velocity.add_(self.flat.grad, alpha=-rate)
         if self.l2:
             self.velocity.add_(self.flat.master, alpha=-2 * rate * self.l2 * num_frames)
         return self.velocity, 1.0

@@ -73,7 +73,7 @@ class Training:
         if not self._resume():
             self._start()
         self.check_memory()
-        self._tell_lstm_paths()
+        self._tell_paths()
         self._saved_at = time.monotonic()
         self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
         alone = self.speed_alone() if self.comm.size > 1 else 0.0
@@ -87,10 +87,12 @@ class Training:
         """Raise UserError where memory does not hold the largest minibatch. Every rank must call this."""
         try_out(self)
 
-    def _tell_lstm_paths(self) -> None:
-        """Log what computes LSTM layers on GPUs, as the minibatch of `check_memory` has shown. Every rank must call this."""
+    def _tell_paths(self) -> None:
+        """Log how GPUs compute steps, and LSTM layers in the minibatch of `check_memory`. Every rank must call this."""
         if self.learner.flat.master.device.type == "cuda":
-            lines = self.comm.allgather(lstm_paths(self.learner.network))
+            reasons = self.learner.not_captured
+            steps = f"steps are not captured as CUDA graphs: {reasons}" if reasons else "steps are captured as CUDA graphs"
+            lines = self.comm.allgather([steps, *lstm_paths(self.learner.network)])
             for line in sorted({line for of_rank in lines for line in of_rank}):
                 self.comm.say(line)
 

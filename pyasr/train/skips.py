@@ -15,11 +15,11 @@ class Skips:
     def __init__(self, parts: list[str], device: torch.device):
         self.parts, self.counts = parts, torch.zeros(len(parts) + 2, dtype=torch.int64, device=device)
 
-    def count(self, finite: torch.Tensor, step: int) -> torch.Tensor:
+    def count(self, finite: torch.Tensor, step: int | torch.Tensor) -> torch.Tensor:
         """Put down which parts were finite, bool (len(parts),), in the minibatch number `step`. Returns whether all were, bool ()."""
         all_finite = finite.all()
         self.counts[:-1] += torch.cat([~finite, ~all_finite[None]])
-        self.counts[-1:].masked_fill_(~all_finite, step)
+        self.counts[-1] = torch.where(all_finite, self.counts[-1], step)
         return all_finite
 
     def take(self) -> tuple[int, list[str], int]:
