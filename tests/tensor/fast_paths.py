@@ -206,23 +206,22 @@ def sums_of_squares() -> Pairs:
             yield torch.tensor([sum_of_squares(x), sum_of_squares(x.T)], dtype=torch.float64), x.double().square().sum().repeat(2)
 
 
-def _lstm_frame(dtype: torch.dtype, peepholes: Tensor | None, layer) -> list[Tensor]:
-    from pyasr.nn import lstm
+def _lstm_frame(dtype: torch.dtype, peepholes: Tensor | None, clip: float, limit: float) -> list[Tensor]:
+    from pyasr.tensor import lstm_cells
 
-    dm, dc, before, c = (matrix(9, 20, seed=seed).to(dtype) for seed in range(4))
-    a = matrix(9, 80).sigmoid().to(dtype)
-    return list(lstm._step_back(dm, dc, a, before, c, None if peepholes is None else peepholes.to(dtype), layer))
+    dm, dc, before, c = (matrix(9, 20, seed=seed).to(dtype)[None].clone() for seed in range(4))
+    a = matrix(9, 80).sigmoid().to(dtype)[None]
+    da = torch.empty_like(a)
+    lstm_cells.step_back(dm, dc, a, before, c, da, None if peepholes is None else peepholes.to(dtype)[None], clip, limit)
+    return [da, dc]
 
 
-@fast_path("nn/lstm.py", 1e-5)
+@fast_path("tensor/lstm_cells.py", 1e-5)
 def derivatives_of_an_lstm() -> Pairs:
     """The loop over float32, and torch's operations in float64."""
-    from types import SimpleNamespace
-
     for peepholes in (None, matrix(3, 20)):
-        for clip, limit in ((0.0, 0.0), (1.0, 0.0), (0.0, 0.5)):
-            layer = SimpleNamespace(cell_clip=clip, gradient_clip=limit)
-            yield from zip(_lstm_frame(torch.float32, peepholes, layer), _lstm_frame(torch.float64, peepholes, layer))
+        for limits in ((0.0, 0.0), (1.0, 0.0), (0.0, 0.5)):
+            yield from zip(_lstm_frame(torch.float32, peepholes, *limits), _lstm_frame(torch.float64, peepholes, *limits))
 
 
 @fast_path("tensor/lstm_kernels.py", 3e-7)
