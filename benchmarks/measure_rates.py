@@ -37,10 +37,10 @@ from pyasr.report.plan.rates import Rate, Rates, line_through, write_rates
 from pyasr.report.plan.works import WORKS, key_of, nothing
 
 GPU = {  # 1,024 frames of 440-6x2048-8806: 0.31 ms of products, 0.95 ms in all by SGD, 4.45 ms with natural gradient; 7 matrices
-    "source": "for an H100, by counts of operations, launches and synchronisations; no training was run on a GPU",
+    "source": "for an H100: operations, and launches fitted to measured steps (docs/gpu.md); those of LF-MMI are counted",
     "gflop_per_s": 790e3,
     "s_per_launch": 4e-6,
-    "launches": {"SGD": 23, "natural gradient": 148, "recurrent step": 40, "train_lfmmi": 1230},
+    "launches": {"SGD": 16, "natural gradient": 30, "recurrent step": 5, "train_lfmmi": 1230},
 }
 _LEAST_SHARE = 0.1  # of what a call takes that is not its network's, where that seems to take more than all
 

@@ -27,8 +27,8 @@ _FUSED_TYPES = torch.float32, torch.bfloat16, torch.float16
 
 
 def cells_for(a: Tensor) -> ModuleType:
-    """The module whose `step`, `step_back`, `bound` and `add_bounded` compute on the device of `a` and in its type."""
-    is_fused = a.is_cuda and a.dtype in _FUSED_TYPES and has_triton()
+    """The module whose functions compute on the device of `a` and in its type. Triton takes plain tensors, not those of subclasses."""
+    is_fused = type(a) is Tensor and a.is_cuda and a.dtype in _FUSED_TYPES and has_triton()
     return importlib.import_module("pyasr.tensor." + ("lstm_triton" if is_fused else "lstm_cells"))
 
 

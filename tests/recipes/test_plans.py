@@ -47,7 +47,7 @@ def test_all_rules_have_a_rate_of_their_own():
 
 def test_rates_name_their_machine_and_estimates_their_source():
     assert RATES.machine and re.fullmatch(r"\d{4}-\d\d-\d\d", RATES.measured)
-    assert "by counts of operations" in RATES.gpu["source"] and RATES.gpu["gflop_per_s"] > 0
+    assert "fitted to measured steps" in RATES.gpu["source"] and RATES.gpu["gflop_per_s"] > 0
 
 
 def plan_of(script: str, folder, *words) -> subprocess.CompletedProcess:

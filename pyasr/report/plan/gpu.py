@@ -1,6 +1,6 @@
 """GPU seconds of the training of networks: products at the rate of a large one, and launches of kernels, on which small networks depend.
 
-No training was run on a GPU for these numbers. They were counted (docs/jobs.md), and stand in the file of rates.
+The file of rates has the numbers, and docs/jobs.md says where they come from.
 """
 
 from __future__ import annotations
