@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 import torch
 
+from pyasr.parallel.ring import spans
 from pyasr.tensor.copies import copy_to_device
 
-PIECE = 1 << 20  # elements that are mixed while the next ones are copied: 4 MB
+LEAST_PIECE = 10_000_000  # elements of a piece, 40 MB: in smaller messages ranks of a host add more slowly than copies take
 
 
 class HostCopy:
@@ -28,14 +29,12 @@ class HostCopy:
     def change(self, x: torch.Tensor, communicate: Callable[[torch.Tensor], object], by_pieces: bool = False) -> None:
         """Let `communicate` change `x`, float32, in place in host memory.
 
-        by_pieces  a GPU's `x` may be given to it piece by piece, the same ones on all ranks: one is mixed while others are copied. What
-                   ranks add up is the same but for the order in which the library adds messages of a size
+        by_pieces  a GPU's `x` may be given to it piece by piece, the same ones on all ranks: one is mixed while others are copied
         """
         if x.device.type == "cpu":
             communicate(x)
             return
-        size = PIECE if by_pieces else len(x)
-        parts = [slice(begin, min(begin + size, len(x))) for begin in range(0, len(x), size)]
+        parts = spans(0, len(x), max(len(x) // LEAST_PIECE, 1) if by_pieces else 1)
         for part, wait in [(part, self.fetch(x, part)) for part in parts]:
             communicate(wait())
             self.put_back(x, part)

@@ -1,5 +1,7 @@
 """Vectors and frames between a GPU and the host: values as on the CPU, in pinned memory that is kept, with no copy that the host waits for."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,9 @@ mock_gpu = pytest.importorskip("mock_gpu", reason="the mock GPU is not here")
 
 from pyasr.parallel import host_copy  # noqa: E402
 from pyasr.parallel.host_copy import HostCopy  # noqa: E402
-from pyasr.parallel.strategies import SchemeOptions  # noqa: E402
+from pyasr.parallel.strategies import SchemeOptions, gradient_sum  # noqa: E402
 from pyasr.parallel.strategies.gradient_sum import GradientSum  # noqa: E402
+from pyasr.parallel.strategies.periodic import average  # noqa: E402
 from pyasr.parallel.strategies.wire import Wire  # noqa: E402
 from pyasr.parallel.threads import run_threads  # noqa: E402
 from pyasr.tensor import copies  # noqa: E402
@@ -23,9 +26,9 @@ def vector(seed: int) -> torch.Tensor:
     return torch.randn(LENGTH, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("by_pieces, expected", [(False, [LENGTH]), (True, [300, 300, 300, 100])])
+@pytest.mark.parametrize("by_pieces, expected", [(False, [LENGTH]), (True, [333, 333, 334])])
 def test_a_vector_of_a_gpu_is_changed_in_pinned_memory_that_is_kept(by_pieces, expected, monkeypatch):
-    monkeypatch.setattr(host_copy, "PIECE", 300)
+    monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     with mock_gpu.mock_gpu() as gpu:
         host, x, lengths = HostCopy(), vector(1).to(GPU), []
         for turn in range(2):
@@ -37,13 +40,40 @@ def test_a_vector_of_a_gpu_is_changed_in_pinned_memory_that_is_kept(by_pieces, e
 
 
 def test_all_pieces_are_on_their_way_before_the_first_is_mixed(monkeypatch):
-    monkeypatch.setattr(host_copy, "PIECE", 300)
+    monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     begun = []
     monkeypatch.setattr(HostCopy, "fetch", lambda self, x, part, fetch=HostCopy.fetch: begun.append(part) or fetch(self, x, part))
     with mock_gpu.mock_gpu():
         seen = []
         HostCopy().change(vector(1).to(GPU), lambda copy: seen.append(len(begun)), by_pieces=True)
-    assert seen == [4] * 4
+    assert seen == [3] * 3
+
+
+def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> list[torch.Tensor]:
+    """What ranks have after the average that `allreduce` takes."""
+
+    def rank(comm):
+        wire, master = Wire(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
+        wire.agree(vector(9).to(device))
+        with counting() as counts:
+            average(wire, master, np.arange(comm.size) + 1)
+        assert counts is None or not counts.blocking_copies
+        return mock_gpu.on_host(master)
+
+    return run_threads(num_ranks, rank)
+
+
+@pytest.mark.parametrize("payload", ["float32", "float16"])
+@pytest.mark.parametrize("num_ranks, num_pieces", [(2, 3), (4, 1)])
+def test_averages_of_gpus_are_those_of_cpus_in_every_bit(num_ranks, num_pieces, payload, monkeypatch):
+    """In pieces where the order in which ranks are added is the same in them."""
+    monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
+    pieces = []
+    expected = averaged(num_ranks, torch.device("cpu"), payload, nullcontext)
+    monkeypatch.setattr(Wire, "sum", lambda wire, x, *weights, sum=Wire.sum: pieces.append(len(x)) or sum(wire, x, *weights))
+    with mock_gpu.mock_gpu() as gpu:
+        found = averaged(num_ranks, GPU, payload, gpu.counting)
+    assert all(map(torch.equal, found, expected)) and len(pieces) == num_ranks * (num_pieces if payload == "float32" else 1)
 
 
 def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Tensor]:
@@ -68,10 +98,6 @@ def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Ten
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradients_of_a_gpu_are_added_without_a_blocking_copy(dtype, monkeypatch):
-    from contextlib import nullcontext
-
-    from pyasr.parallel.strategies import gradient_sum
-
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", 250)
     expected = summed(torch.device("cpu"), dtype, nullcontext)
     with mock_gpu.mock_gpu() as gpu:

@@ -149,7 +149,7 @@ class Strategy:
     def consensus(self, master: torch.Tensor) -> None:
         """Give all ranks the same parameters: the mean of theirs."""
         if self.comm.size > 1:
-            self.wire.host.change(master, self.wire.mean, by_pieces=True)
+            self.wire.host.change(master, self.wire.mean, self.wire.adds_pieces)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
         """The consensus, on all ranks, as a copy; nothing changes."""

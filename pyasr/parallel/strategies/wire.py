@@ -77,8 +77,9 @@ class Wire:
 
     @property
     def adds_pieces(self) -> bool:
-        """Whether the `sum` of a vector may be put together from those of its pieces."""
-        return not self._narrows
+        """Whether the sum of a vector is put together, in every bit, from those of its pieces: in pieces, ranks may be added in another
+        order than in the whole, which with two of them is the same."""
+        return self.comm.size <= 2 and not self._narrows
 
     def agree(self, x: torch.Tensor) -> None:
         """All ranks have these parameters, on any device: the base."""
