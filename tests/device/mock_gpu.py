@@ -113,9 +113,11 @@ class MockGpu:
 
     pinned        memory of the host that a GPU copies by itself, by address; kept until the block ends, so that no address comes twice
     random_state  of draws on the device
+    num_launches  of all threads, so far
     """
 
     def __init__(self):
+        self.num_launches = 0
         self.pinned: dict[int, torch.UntypedStorage] = {}
         self.random_state = torch.Generator().manual_seed(0).get_state()
         self.default_stream = Stream()
@@ -170,6 +172,7 @@ class MockGpu:
 
     def launched(self, name: str, num_bytes: int) -> None:
         """Count a kernel."""
+        self.num_launches += 1
         for counts in self._counts:
             counts.launches[name, place()] += 1
             counts.num_bytes += num_bytes

@@ -1,0 +1,79 @@
+"""What one step of a learner may cost on a GPU: the table to change when a step becomes cheaper."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from gpu_counts import Counts
+from mock_gpu import MockGpu
+
+from pyasr.train.learner import Learner
+from pyasr.train.rbm_learner import RbmLearner
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most of any step.
+
+    launches  operations on the device
+    megabytes  read and written by these
+    syncs     places where the host waits for the device, blocking copies among them
+    copies    those of them that are blocking copies
+    """
+
+    launches: int
+    megabytes: float
+    syncs: int = 0
+    copies: int = 0
+
+
+# Of the small networks of the tests: launches and waits do not depend on the widths of layers, but on their number, and on the frames that
+# a loop over time goes through.
+BUDGETS: dict[str, Budget] = {
+    "sgd": Budget(119, 5.4),
+    "sgd with momentum, l2 and limits": Budget(140, 9.7),
+    "natural gradient, F not updated": Budget(357, 7.4),
+    "natural gradient, F updated": Budget(492, 13.2, 72, 43),
+    "ctc": Budget(88, 0.42, 5, 3),
+    "lf-mmi": Budget(648, 1.4, 12, 10),
+    "smbr": Budget(55, 0.06, 5, 5),
+    "mmi": Budget(55, 0.06, 5, 5),
+    "rbm": Budget(87, 0.41),
+}
+
+
+@contextlib.contextmanager
+def counted_steps(gpu: MockGpu) -> Iterator[list[Counts]]:
+    """What each step of a learner costs that is made in the block."""
+    steps: list[Counts] = []
+
+    def counted(step):
+        def call(*args, **kwargs):
+            with gpu.counting() as counts:
+                result = step(*args, **kwargs)
+            steps.append(counts)
+            return result
+
+        return call
+
+    with patch.object(Learner, "step", counted(Learner.step)), patch.object(RbmLearner, "step", counted(RbmLearner.step)):
+        yield steps
+
+
+def check(name: str, steps: list[Counts]) -> None:
+    """Fail, and tell what costs most, unless all steps are within the budget of this name."""
+    budget = BUDGETS[name]
+    assert steps
+    for counts in steps:
+        assert counts.num_launches <= budget.launches, f"{name}: {counts.num_launches} launches, most {counts.launches.most_common(10)}"
+        assert counts.num_bytes <= 1e6 * budget.megabytes, f"{name}: {counts.num_bytes / 1e6:.3f} MB"
+        assert len(counts.syncs) <= budget.syncs, f"{name}: {len(counts.syncs)} waits, most {_most(counts.syncs)}"
+        assert len(counts.blocking_copies) <= budget.copies, f"{name}: {len(counts.blocking_copies)} copies, most {_most(counts.blocking_copies)}"
+
+
+def _most(syncs: list[str]) -> list[tuple[str, int]]:
+    return Counter(syncs).most_common(10)

@@ -1,0 +1,70 @@
+"""Small trainings on the CPU and on the mock GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from budgets import check, counted_steps
+from corpora import make_data
+from mock_gpu import mock_gpu
+from toy_jobs import NUM_PDFS, with_options
+
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn.acoustic import MODEL_FILE, load_model
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.parallel.threads import run_threads
+from pyasr.train.dnn import TrainSpec, train_rank
+from pyasr.train.loop import Training
+from pyasr.train.targets import TARGETS_FILE, Targets
+
+Result = TypeVar("Result")
+NATURAL = NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4)
+
+
+def on_both(train: Callable[[str], Result], budget: str = "") -> tuple[Result, Result]:
+    """(what `train("cpu")` gives, what `train("cuda")` gives on the mock GPU). Its steps there are held to a budget, if one is named."""
+    host = train("cpu")
+    with mock_gpu() as gpu, counted_steps(gpu) as steps:
+        there = train("cuda")
+    assert gpu.num_launches > 100, "nothing was computed on the GPU"
+    if budget:
+        check(budget, steps)
+    return host, there
+
+
+def distance(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> float:
+    """Norm of the difference of two sets of parameters, relative to that of the second."""
+    one, other = (torch.cat([value.detach().double().flatten() for value in parameters]) for parameters in (one, other))
+    return float((one - other).norm() / other.norm())
+
+
+def make_corpus(path: Path, num_utterances: int = 8) -> Path:
+    """PATH/data and targets: utterances of 31 frames and more, a quarter of which are held out."""
+    targets = make_data(path / "data", {f"a-{i:02d}": 31 + i for i in range(num_utterances)}, NUM_PDFS)
+    dataclasses.replace(targets, heldout=np.arange(num_utterances) % 4 == 0).save(path / TARGETS_FILE)
+    return path
+
+
+def spec_of(corpus: Path, out: Path, device: str, lines: str = "", chunk: int = 10, carry_state: bool = False, **groups) -> TrainSpec:
+    """The work of `train_rank`, two epochs: of a network of such lines over chunks, or of a DNN on spliced frames."""
+    out.mkdir(parents=True)
+    Targets.load(corpus / TARGETS_FILE).save(out / TARGETS_FILE)
+    if lines:
+        (out / "layers.net").write_text(lines)
+        groups["over_time"] = dict(network=out / "layers.net", chunk=chunk, carry_state=carry_state)
+    learner = {**dict(minibatch=100 if lines else 40, device=device), **groups.pop("learner", {})}
+    schedule = {**dict(num_epochs=2, learning_rate=0.2), **groups.pop("schedule", {})}
+    loop = {**dict(log_frames=200, checkpoint_frames=100), **groups.pop("loop", {})}
+    splice = dict() if lines else dict(splice_left=2, splice_right=2)
+    return TrainSpec(corpus / "data", out, InputOptions(cmvn="none", **splice), with_options(learner=learner, schedule=schedule, loop=loop, **groups))
+
+
+def trained(spec: TrainSpec, num_ranks: int = 2, kind: type = Training) -> list[torch.Tensor]:
+    """The parameters in the end, of the model file."""
+    run_threads(num_ranks, lambda comm: train_rank(spec, comm, kind))
+    return list(load_model(spec.out / MODEL_FILE).network.state_dict().values())

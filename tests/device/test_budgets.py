@@ -1,0 +1,79 @@
+"""What a step costs on a GPU, counted on the mock GPU: launches, bytes, waits of the host; and that it does not wait between two log lines."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from budgets import check, counted_steps
+from gpu_trainings import make_corpus, spec_of
+from mock_gpu import mock_gpu
+from toy_jobs import with_options
+
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.parallel.comm import SoloComm
+from pyasr.train.dnn import make_learner, train_rank
+from pyasr.train.loop import Training
+
+DIM, NUM_PDFS, MINIBATCH = 44, 100, 64
+FIRST_STEPS, PERIOD = 12, 4  # the natural gradient updates F in each of the first minibatches, then in every fourth
+LIMITS = dict(momentum=0.9, l2=1e-4, max_change=0.5, max_change_per_layer=0.3)
+ONLINE = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online"))
+
+
+def steps_of_dnn(num: int, **learner):
+    """Counts of `num` steps, after the first ones, of a DNN with six hidden layers, as Su's, in bfloat16."""
+    options = with_options(dnn=dict(hidden_layers=6, hidden_dim=128), learner=dict(precision="bfloat16", device="cuda", **learner))
+    with mock_gpu() as gpu:
+        made = make_learner(options, DIM, NUM_PDFS, SoloComm())
+        x, pdfs = torch.randn(MINIBATCH, DIM).to("cuda", torch.bfloat16), torch.randint(NUM_PDFS, (MINIBATCH,)).to("cuda")
+        with counted_steps(gpu) as steps:
+            for _ in range(FIRST_STEPS + num):
+                made.step(x, pdfs, 1e-3)
+    return steps[FIRST_STEPS:]
+
+
+@pytest.mark.parametrize("name, learner", [("sgd", {}), ("sgd with momentum, l2 and limits", LIMITS)])
+def test_sgd(name, learner):
+    check(name, steps_of_dnn(2, **learner))
+
+
+def test_natural_gradient():
+    """One of four steps updates F."""
+    steps = sorted(steps_of_dnn(PERIOD, **ONLINE), key=lambda counts: counts.num_launches)
+    check("natural gradient, F not updated", steps[:-1])
+    check("natural gradient, F updated", steps)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def waits_between_lines(spec) -> list[list[str]]:
+    """Where the host waits between each two log lines of an epoch, on one rank."""
+    lines = []
+    with mock_gpu() as gpu, gpu.counting() as counts:
+
+        class Watched(Training):
+            def _report(self, epoch):
+                before = len(counts.syncs)
+                saves = super()._report(epoch)
+                lines.append((epoch, before, len(counts.syncs)))
+                return saves
+
+        train_rank(spec, SoloComm(), Watched)
+    return [counts.syncs[after:before] for (one, _, after), (other, before, _) in pairwise(lines) if one == other]
+
+
+@pytest.mark.parametrize("lines", ["", "tdnn splice=-2..2 dim=16", "lstm cells=12 recurrent=8"], ids=["dnn", "tdnn", "lstm"])
+@pytest.mark.parametrize("learner", [{}, LIMITS], ids=["sgd", "limits"])
+def test_the_host_does_not_wait_between_two_log_lines(corpus, tmp_path, lines, learner):
+    spec = spec_of(corpus, tmp_path / "out", "cuda", lines, learner=dict(minibatch=20, **learner), loop=dict(log_frames=60, checkpoint_frames=0))
+    waits = waits_between_lines(spec)
+    assert len(waits) > 3 and not any(waits)
+
+
+def test_a_wait_between_two_log_lines_is_seen(corpus, tmp_path):
+    """The natural gradient's updates of F wait."""
+    spec = spec_of(corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, **ONLINE), loop=dict(log_frames=60, checkpoint_frames=0))
+    assert any("natural_gradient.py" in wait for waits in waits_between_lines(spec) for wait in waits)

@@ -1,0 +1,88 @@
+"""Every scheme of --parallel on the mock GPU, and trainings that break off and go on: the models of the CPU, or of one that was not cut."""
+
+import dataclasses
+
+import pytest
+import torch
+from gpu_trainings import NATURAL, distance, make_corpus, on_both, spec_of, trained
+from mock_gpu import mock_gpu
+from schemes import ranks_for
+from toy_jobs import Crash
+
+from pyasr.parallel.strategies import strategy_names
+from pyasr.train.loop import Training
+
+BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are; the CPU's own runs differ by as much
+DISTANCES = {"float32": 1e-6, "bfloat16": 1e-3}  # from the model of the CPU, which rounds bfloat16 elsewhere
+OWN_CODE_FOR_A_GPU = ("allreduce", "adpsgd", "asgd", "delayed", "diloco", "easgd", "gradient", "kaldi")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+class Dying(Training):
+    """Ends after a checkpoint within the first epoch."""
+
+    def _save(self, equal):
+        super()._save(equal)
+        if self.position.frames_seen > 200:
+            raise Crash
+
+
+def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> float:
+    """Of the model of the mock GPU from that of the CPU."""
+    groups = dict(learner=dict(precision=precision, **learner), mixing=dict(parallel=scheme, period_frames=60, ranks_per_node=2),
+                  schedule=dict(num_epochs=1))  # fmt: skip
+    host, there = on_both(lambda device: trained(spec_of(corpus, out / device, device, **groups), ranks_for(scheme)))
+    return distance(there, host)
+
+
+@pytest.mark.parametrize("scheme", strategy_names())
+def test_every_scheme(corpus, tmp_path, scheme):
+    assert distance_of(corpus, tmp_path, scheme, "float32", {}) < (0.1 if scheme in BY_CHANCE else DISTANCES["float32"])
+
+
+@pytest.mark.parametrize("scheme", OWN_CODE_FOR_A_GPU)
+def test_schemes_in_bfloat16_with_natural_gradient(corpus, tmp_path, scheme):
+    found = distance_of(corpus, tmp_path, scheme, "bfloat16", dict(natural_gradient=NATURAL, momentum=0.5))
+    assert found < (0.1 if scheme in BY_CHANCE else DISTANCES["bfloat16"])
+
+
+def assert_goes_on(corpus, out, num_ranks: int, *lines, **groups) -> None:
+    """A training that breaks off after a checkpoint ends in the bits of one that does not."""
+    with mock_gpu():
+        whole, again = (spec_of(corpus, out / name, "cuda", *lines, **groups) for name in ("whole", "again"))
+        expected = trained(whole, num_ranks)
+        with pytest.raises(Crash):
+            trained(again, num_ranks, Dying)
+        torch.manual_seed(12345)
+        assert all(map(torch.equal, trained(again, num_ranks), expected))
+
+
+@pytest.mark.parametrize("scheme", ["allreduce", "d1d", "gradient", "delayed"])
+def test_trainings_that_break_off_go_on(corpus, tmp_path, scheme):
+    """On three ranks, with all that is remembered."""
+    learner = dict(natural_gradient=NATURAL, momentum=0.5, precision="bfloat16")
+    assert_goes_on(corpus, tmp_path, 3, learner=learner, mixing=dict(parallel=scheme, period_frames=60))
+
+
+def test_states_that_are_carried_over_go_on(corpus, tmp_path):
+    assert_goes_on(corpus, tmp_path, 2, "lstm cells=6 recurrent=4", carry_state=True)
+
+
+def test_dropout_goes_on(corpus, tmp_path):
+    """Its random numbers are drawn on the device."""
+    assert_goes_on(corpus, tmp_path, 1, dnn=dict(dropout=0.3))
+
+
+def test_a_checkpoint_of_a_gpu_goes_on_elsewhere(corpus, tmp_path):
+    """On the CPU, and on another number of ranks."""
+    with mock_gpu():
+        spec = spec_of(corpus, tmp_path / "out", "cuda")
+        with pytest.raises(Crash):
+            trained(spec, 3, Dying)
+    learner = dataclasses.replace(spec.training.learner, device="cpu")
+    elsewhere = dataclasses.replace(spec, training=dataclasses.replace(spec.training, learner=learner))
+    assert all(value.isfinite().all() for value in trained(elsewhere, 2))
