@@ -58,6 +58,7 @@ class Looks:
 
 
 Answer = tuple[np.ndarray, np.ndarray, float]  # A (R, 2R), d' and rho' (R + 1,), the next unit of J
+Pending = tuple[Tensor, list[tuple[Tensor, Tensor, float]]]  # J (B, R, width), answers as tensors
 
 
 class LaggedNaturalGradient:
@@ -87,7 +88,7 @@ class LaggedNaturalGradient:
         self.inverse_units = factors.new_ones(self.num, 1, 1)
         self.eigenvalues = [side.eigenvalues.numpy().copy() for side in sides]
         self._answers: list[Future] = []
-        self.looks = False
+        self.looks, self.num_rows = False, 0
         self.factor[..., : self.columns] = factors[..., : self.columns]
         if ones:
             self.factor[..., -1] = factors[..., -1]
@@ -111,6 +112,7 @@ class LaggedNaturalGradient:
 
     def projections(self, x: Tensor) -> Tensor:
         """H' (B, R, N) of X (B, N, D)."""
+        self.num_rows = x.shape[1]
         ht = self.w @ x.mT
         return ht.add_(self.last) if self.ones else ht
 
@@ -136,6 +138,7 @@ class LaggedNaturalGradient:
             j[..., -1] = ht.sum(2, dtype=j.dtype)
         j.mul_(self.inverse_units)
         torch.bmm(self.rows, self.rows.mT, out=self.gram)
+        j.nan_to_num_(0.0, 0.0, 0.0)  # the answer to such an S is [0, I], which must leave W as it is
 
     def answer(self, looks: Looks) -> None:
         """Begin to compute A of each side, on other cores of the host where there are `workers`."""
@@ -160,10 +163,16 @@ class LaggedNaturalGradient:
         self._answers = []
         return np.stack(mixes), 1 / np.array(units)
 
-    def restore(self, j: Tensor, answers: list[Answer]) -> None:
-        """Go on where `rows` had this J and `answers` gave these."""
-        self.rows[:, : self.rank] = j
-        self._answers = [_at_once(lambda answer=answer: answer) for answer in answers]
+    def pending(self) -> Pending:
+        """What is under way, as tensors and plain values for a checkpoint; waits for the answers."""
+        answers = [(torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit) for mix, eigenvalues, unit in self.answers()]
+        return self.rows[:, : self.rank].clone(), answers
+
+    def restore(self, pending: Pending) -> None:
+        """Go on, after `give_back` has been read by the sides, from what `pending` gave."""
+        j, answers = pending
+        self.rows[:, : self.rank] = j.to(self.rows.device)
+        self._answers = [_at_once(lambda answer=(mix.numpy(), eigenvalues.numpy(), unit): answer) for mix, eigenvalues, unit in answers]
 
     def give_back(self) -> None:
         """Put W and its eigenvalues where the sides have theirs."""

@@ -12,10 +12,12 @@ from pyasr.base.kernels import njit
 def second_moment(gram, trace, inverse_unit, eigenvalues, alpha, eta, num_rows, dim, tolerance, z, kept, root):
     """Equations (8) and (9): fills z (R, R), the diagonal of M `kept` (R,) and e^-1/2 `root` (R,) from S (2R, 2R), tr(X X') and d and rho.
 
-    Returns (u, whether all of S is finite, whether rows of V are orthonormal to within `tolerance`).
+    Returns (u, whether u and all of S are finite, whether rows of V are orthonormal to within `tolerance`).
     """
-    rank, finite, orthonormal = len(kept), np.isfinite(trace), True
+    rank, finite, orthonormal = len(kept), True, True
     unit = eta / num_rows * trace + (1 - eta) * (dim * eigenvalues[rank] + eigenvalues[:rank].sum())
+    if not np.isfinite(unit):
+        return unit, False, True
     ratio, new, old = 1 / (inverse_unit * unit), eta / num_rows, 1 - eta
     beta = (eigenvalues[rank] * (1 + alpha) + alpha / dim * eigenvalues[:rank].sum()) / unit
     for i in range(rank):

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from pyasr.nn.dropout import has_dropout
-from pyasr.nn.lagged_natural_gradient import Answer, LaggedNaturalGradient, Looks
-from pyasr.nn.natural_gradient import NUM_FIRST_UPDATES
+from pyasr.nn.lagged_natural_gradient import LaggedNaturalGradient, Looks, Pending
+from pyasr.nn.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGradient
 from pyasr.nn.preconditioned_layers import FactorsPreconditioner
 from pyasr.train.step_passes import LayersPasses, PlainPasses
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyasr.train.learner import Learner
 
 _MOST_WORKERS = 14
-Pending = list[tuple[Tensor, list[Answer]]]  # J and the answers of each group
 
 
 def why_not(learner: Learner) -> str:
@@ -50,17 +49,16 @@ class CapturedStep:
     pending  what `state_dict` returned, for a learner that resumes
     """
 
-    def __init__(self, learner: Learner, pending: Pending | None = None):
+    def __init__(self, learner: Learner, pending: list[Pending] | None = None):
         self.learner, self.device = learner, learner.flat.master.device
         self.rate, self.number = torch.zeros((), device=self.device), torch.zeros((), dtype=torch.int64, device=self.device)
-        is_online = learner.options.natural_gradient.natural_gradient == "online"
-        self.sides = [side for layer in learner.natural_gradient.layers.values() for side in layer.sides] if is_online else []
+        self.sides = online_sides(learner)
         kind = PlainPasses if PlainPasses.takes(learner) else LayersPasses
         self.passes = kind(learner, self.rate, self.number, _workers())
         self._host = [self._transfers(group) for group in self.passes.groups]
-        self._places, self._graphs, self._last = {}, {}, None
-        for group, (j, answers) in zip(self.passes.groups, pending or ()):
-            group.restore(j.to(self.device), answers)
+        self._places, self._graphs, self._num_rows, self._last = {}, {}, {}, None
+        for group, its_own in zip(self.passes.groups, pending or ()):
+            group.restore(its_own)
 
     def _transfers(self, group: LaggedNaturalGradient) -> tuple[Tensor, ...]:
         """Places on the host for S, traces, A and units of a group."""
@@ -69,11 +67,11 @@ class CapturedStep:
         places[-1].copy_(group.inverse_units)
         return places
 
-    def state_dict(self) -> Pending:
+    def state_dict(self) -> list[Pending]:
         """Answers of the host that natural gradient has not taken yet. The sides get their present state."""
         for group in self.passes.groups:
             group.give_back()
-        return [(group.rows[:, : group.rank].clone(), group.answers()) for group in self.passes.groups]
+        return [group.pending() for group in self.passes.groups]
 
     def end(self) -> None:
         """Steps of the learner are no longer captured."""
@@ -100,8 +98,9 @@ class CapturedStep:
             self._graphs[shape][looks].replay()
         else:
             self.passes.work(places, looks, change_scale)
+            self._num_rows[shape] = [group.num_rows for group in self.passes.groups]
         if looks:
-            self._ask(targets.numel())
+            self._ask(self._num_rows[shape])
         for side in self.sides:
             side.num_minibatches += 1
         return self.passes.counts.clone()
@@ -147,13 +146,13 @@ class CapturedStep:
                 group.mix.copy_(mix, non_blocking=True)
                 group.inverse_units.copy_(inverse_units, non_blocking=True)
 
-    def _ask(self, num_rows: int) -> None:
+    def _ask(self, num_rows: list[int]) -> None:
         for group, (gram, traces, *_) in zip(self.passes.groups, self._host):
             gram.copy_(group.gram, non_blocking=True)
             traces.copy_(group.traces, non_blocking=True)
         wait = _event(self.device)
-        for group, (gram, traces, _, inverse_units) in zip(self.passes.groups, self._host):
-            group.answer(Looks(gram.numpy(), traces.numpy(), inverse_units.numpy()[:, 0, 0], num_rows, wait))
+        for group, (gram, traces, _, inverse_units), num in zip(self.passes.groups, self._host, num_rows):
+            group.answer(Looks(gram.numpy(), traces.numpy(), inverse_units.numpy()[:, 0, 0], num, wait))
 
 
 def _on_device(group: LaggedNaturalGradient) -> tuple[Tensor, ...]:
@@ -175,7 +174,12 @@ def _workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0)) - 1)), "natural-gradient")
 
 
+def online_sides(learner: Learner) -> list[OnlineNaturalGradient]:
+    """The sides of layers that earlier minibatches precondition; layers may be preconditioned for their limits alone."""
+    sides = (side for layer in learner.natural_gradient.layers.values() for side in layer.sides)
+    return [side for side in sides if isinstance(side, OnlineNaturalGradient)]
+
+
 def is_past_first_updates(learner: Learner) -> bool:
     """Whether the minibatches in all of which natural gradient is updated are over."""
-    return all(side.num_minibatches > NUM_FIRST_UPDATES and side.factor is not None
-               for layer in learner.natural_gradient.layers.values() for side in layer.sides)  # fmt: skip
+    return all(side.num_minibatches > NUM_FIRST_UPDATES and side.factor is not None for side in online_sides(learner))

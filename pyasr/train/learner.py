@@ -28,17 +28,18 @@ from torch import nn
 
 from pyasr.base.errors import UserError
 from pyasr.nn.dropout import has_dropout, set_dropout
+from pyasr.nn.lagged_natural_gradient import Pending
 from pyasr.nn.preconditioned_layers import precondition
 from pyasr.nn.semi_orthogonal import PERIOD, approach_semi_orthogonal, semi_orthogonal_weights
 from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
-from pyasr.train.captured_step import CapturedStep, Pending, is_past_first_updates, why_not
+from pyasr.tensor.squares import Number
+from pyasr.train.captured_step import CapturedStep, is_past_first_updates, why_not
 from pyasr.train.completion import Completion
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import Component, components_of
 from pyasr.train.options import LearnerOptions
 from pyasr.train.skips import Skips, clear_unless
-from pyasr.tensor.squares import Number
 from pyasr.train.soft_targets import SoftTargets
 
 
@@ -56,7 +57,7 @@ class Learner:
     uses_layers_once = True
     _completion: Completion | None = None
     _captured: CapturedStep | None = None
-    _pending: Pending | None = None  # natural gradient of captured steps that go on
+    _pending: list[Pending] | None = None  # natural gradient of captured steps that go on
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
         self.options, self.gradient_sum = options, gradient_sum

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyasr.nn.feed_forward_pass import FeedForwardPass, Groups, is_plain
 from pyasr.nn.lagged_natural_gradient import LaggedNaturalGradient
+from pyasr.nn.natural_gradient import OnlineNaturalGradient
 from pyasr.tensor.step_kernels import Verdict, descend
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class LayersPasses:
         self.learner, self.rate, self.number = learner, rate, number
         self.counts = torch.zeros(3, dtype=torch.float64, device=rate.device)
         self.groups = [self._group(side, ones, workers) for layer in learner.natural_gradient.layers.values()
-                       for side, ones in zip(layer.sides, (layer.has_bias, False))]  # fmt: skip
+                       for side, ones in zip(layer.sides, (layer.has_bias, False)) if isinstance(side, OnlineNaturalGradient)]  # fmt: skip
 
     def _group(self, side, ones: bool, workers: ThreadPoolExecutor) -> LaggedNaturalGradient:
         side.lagged = LaggedNaturalGradient([side], ones, side.factor.shape[1] - ones, self.learner.flat.work.dtype, workers)
