@@ -132,10 +132,17 @@ class FeedForwardPass:
             for group, x, ht in zip(groups, sides.data, projections):
                 group.look(x, ht)
         self._write(hats)
+        if self.groups is None:
+            self._mark_infinite_inputs()
         judge(verdict, self.losses, self.correct, squares, [hats.first_ones, hats.ones], self.by_biases, rate, number)
         self._wait()
         for group, trace in zip(groups, verdict.traces):
             group.traces.copy_(trace)
+
+    def _mark_infinite_inputs(self) -> None:
+        """Make the gradient of the first biases not finite if the input is not finite. An infinite input saturates units. Their derivatives
+        are 0, which leaves this gradient finite, but the gradient of the weights is 0 times infinity."""
+        self.by_biases[0].add_(0 * self.x.sum())
 
     def _beside(self) -> contextlib.AbstractContextManager:
         """A GPU does this beside what follows, until `_wait`."""
