@@ -19,6 +19,7 @@ import torch
 
 from pyasr.tensor.bfloat16_kernels import descend
 from pyasr.tensor.step_kernels import descend as descend_at_once
+from pyasr.tensor.step_kernels import has_kernels
 
 ALIGNMENT = 16  # elements: every parameter begins at a multiple of a 64-byte cache line in float32
 GPU_ROWS = 64
@@ -67,7 +68,7 @@ class FlatParameters:
             for span, factor in factors:
                 descend(self.master[span], self.grad[span], self.work[span], float(factor))
             return
-        if delta.device.type == "cuda":
+        if has_kernels(delta):
             for span, factor in factors:
                 factor = torch.as_tensor(factor, dtype=self.master.dtype, device=delta.device)
                 descend_at_once(self.master[span], delta[span], self.work[span], factor)

@@ -23,8 +23,15 @@ def _triton() -> ModuleType | None:
     return step_triton
 
 
+def has_kernels(x: Tensor) -> bool:
+    """Whether each of these functions is one kernel, or two, where `x` is."""
+    return _kernels(x) is not None
+
+
 def _kernels(x: Tensor) -> ModuleType | None:
-    return _triton() if x.device.type == "cuda" and x.dtype in (torch.bfloat16, torch.float32) else None
+    """The kernels for `x`. Triton takes plain tensors, not those of subclasses."""
+    is_taken = type(x) is Tensor and x.device.type == "cuda" and x.dtype in (torch.bfloat16, torch.float32)
+    return _triton() if is_taken else None
 
 
 def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor, correct: Tensor) -> None:

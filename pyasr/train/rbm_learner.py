@@ -76,6 +76,7 @@ class RbmLearner:
     """
 
     gradient_sum = None  # ranks mix parameters alone
+    not_captured = "units are drawn"
 
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine"):
         self.rbm = self.network = rbm.to(options.torch_device())

@@ -19,7 +19,7 @@ stream behind the copy. Dropout and other draws on the device have a random stat
 What it cannot show. Kernels are those of the CPU, so there are no errors of cuBLAS or cuDNN, and cuDNN is never used. Nothing else is
 late: a missing `wait_event` between two streams, or a pinned buffer that is overwritten while the device still reads it, passes. There is
 one device, with as much memory as the host. Launches of operations that run several kernels on a GPU are counted as one. Copies
-between devices are not differentiated. There are no CUDA graphs.
+between devices are not differentiated. What a CUDA graph captures is executed, too, and the graph may not draw random numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from unittest.mock import patch
 
 import torch
 from gpu_counts import Counts, bytes_moved, place
+from gpu_graphs import CudaGraph, graph
 from gpu_streams import Event, LateCopy, Stream, present
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -139,6 +140,11 @@ class MockGpu:
         return self.of_thread.__dict__.setdefault("counts", [])
 
     @property
+    def graph(self) -> CudaGraph | None:
+        """The one that captures in this thread."""
+        return self.of_thread.__dict__.get("graph")
+
+    @property
     def stream(self) -> Stream:
         """The current one of this thread."""
         return self.of_thread.__dict__.get("stream", self.default_stream)
@@ -149,7 +155,9 @@ class MockGpu:
         self.stream.arrive()
 
     def note_sync(self, what: str, num_bytes: int = 0) -> None:
-        """Count it."""
+        """Count it. Raises RuntimeError in a capture."""
+        if self.graph is not None:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {what} at {place()}")
         for counts in self._counts:
             counts.syncs.append(f"{what}: {num_bytes} bytes at {place()}")
 
@@ -158,20 +166,29 @@ class MockGpu:
         name = operation._schema.name.partition("::")[2]
         if name == "copy_" and not all(isinstance(x, GpuTensor) for x in args[:2]):
             return self.copy(*args, **kwargs)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors, is_view = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)], operation.is_view
+        draws = torch.Tag.nondeterministic_seeded in operation.tags and kwargs.get("generator") is None
         self._check_devices(name, args, tensors)
         self._look_for_syncs(name, args, tensors)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": HOST}
-        with self._drawing(torch.Tag.nondeterministic_seeded in operation.tags and kwargs.get("generator") is None):
-            result = operation(*tree_map(on_host, args), **tree_map(on_host, kwargs))
-        if not (operation.is_view or name in _WITHOUT_KERNEL or name.startswith(("empty", "new_empty"))):
+        if operation is torch.ops.aten.bmm.dtype:  # of GPUs alone
+            operation = _bmm_in
+        inner, inner_keywords = tree_map(on_host, args), tree_map(on_host, kwargs)
+        with self._drawing(draws):
+            result = operation(*inner, **inner_keywords)
+        if self.graph is not None and not is_view:
+            self.graph.captured(lambda: operation(*inner, **inner_keywords), result)
+        if not (is_view or name in _WITHOUT_KERNEL or name.startswith(("empty", "new_empty"))):
             self.launched(name, bytes_moved(name, list(map(on_host, tensors)), list(map(on_host, tree_leaves(result)))))
         known = {id(x.inner): x for x in tensors if isinstance(x, GpuTensor)}
         return tree_map(lambda x: known[id(x)] if id(x) in known else on_device(x), result)
 
     def launched(self, name: str, num_bytes: int) -> None:
         """Count a kernel."""
+        if self.graph is not None:
+            self.graph.launched(num_bytes)
+            return
         self.num_launches += 1
         for counts in self._counts:
             counts.launches[name, place()] += 1
@@ -255,6 +272,10 @@ class MockGpu:
         return self.copy(self.pin(copy) if non_blocking else copy, tensor.detach(), non_blocking)
 
 
+def _bmm_in(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return a.to(dtype) @ b.to(dtype)
+
+
 def on_device(value):
     """A tensor of the device that has the memory of a CPU tensor; anything else as it is. Nothing is counted."""
     return GpuTensor(value) if isinstance(value, torch.Tensor) and not isinstance(value, GpuTensor) else value
@@ -304,6 +325,9 @@ class _Calls(TorchFunctionMode):
             made = function(*map(on_host, args), **{**kwargs, "device": HOST})
             return self.gpu.moved(made, DEVICE)
         made = function(*tree_map(on_host, args), **{**kwargs, "device": HOST})
+        if self.gpu.graph is not None:
+            value = made.clone()
+            self.gpu.graph.captured(lambda: value, made)
         if device.type == "cuda" and not name.startswith(("empty", "new_empty")):
             self.gpu.launched(name, made.nbytes)
         return on_device(made) if device.type == "cuda" else made
@@ -349,7 +373,7 @@ def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, objec
     return dict(
         is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
         set_device=lambda _device: None, get_device_properties=lambda _device=None: properties, get_device_name=lambda _device=None: "mock GPU",
-        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event, stream=on_stream, synchronize=synchronize,
+        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event, stream=on_stream, CUDAGraph=CudaGraph, graph=graph, synchronize=synchronize,
         current_stream=lambda _device=None: gpu.stream, default_stream=lambda _device=None: gpu.default_stream,
         mem_get_info=lambda _device=None: (free_bytes, free_bytes), memory_allocated=lambda _device=None: 0, empty_cache=lambda: None,
         max_memory_allocated=lambda _device=None: 0, reset_peak_memory_stats=lambda _device=None: None, manual_seed=gpu.seed, manual_seed_all=gpu.seed,

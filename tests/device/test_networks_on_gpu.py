@@ -1,5 +1,7 @@
 """Cross-entropy trainings of every kind of network on the mock GPU, with all that happens to a network: the models of the CPU."""
 
+import dataclasses
+
 import pytest
 from gpu_trainings import NATURAL, distance, make_corpus, on_both, spec_of, trained
 
@@ -17,8 +19,9 @@ NETWORKS = {
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
     "cnn": "conv channels=1 filters=8 time=3 bands=3 pool=2 step=2\naffine dim=12",
 }
-SAME_KERNELS = ("dnn", "tdnn", "tdnnf", "cnn")  # those of the CPU, without natural gradient
+SAME_KERNELS = ("tdnn", "tdnnf", "cnn")  # those of the CPU, without natural gradient
 RECURRENT, ONLINE = 1e-9, 1e-6  # distances: a loop instead of a fused LSTM; sums of squares and products in another order
+BOUNDS = {"dnn": ONLINE, **dict.fromkeys(SAME_KERNELS, 0)}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,14 @@ def distance_of(corpus, out, name, **groups) -> float:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks(corpus, tmp_path, name):
-    assert distance_of(corpus, tmp_path, name) <= (0 if name in SAME_KERNELS else RECURRENT)
+    assert distance_of(corpus, tmp_path, name) <= BOUNDS.get(name, RECURRENT)
+
+
+@pytest.mark.parametrize("name", ["dnn", "tdnn", "blstm", "cnn"])
+def test_captured_natural_gradient(corpus, tmp_path, name):
+    """With a period of 1 it has no lag."""
+    natural_gradient = dataclasses.replace(NATURAL, ng_update_period=1)
+    assert distance_of(corpus, tmp_path, name, learner=dict(natural_gradient=natural_gradient, momentum=0.5)) < ONLINE
 
 
 @pytest.mark.parametrize("name", ["dnn", "tdnnf", "lstmp", "blstm", "cnn"])
@@ -71,14 +81,14 @@ def test_a_network_that_grows(corpus, tmp_path):
 def test_saturated_units_and_shrinking(corpus, tmp_path):
     growth = dict(fix_period_frames=200, shrink_period_frames=300)
     groups = dict(dnn=dict(activation="tanh"), growth=growth, sample=dict(sample_frames=200))
-    assert distance_of(corpus, tmp_path, "dnn", **groups) < ONLINE
+    assert distance_of(corpus, tmp_path, "dnn", **groups) < 1e-4  # factors of saturated units enlarge what is rounded
 
 
 def test_frames_that_are_streamed(corpus, tmp_path, monkeypatch):
     """In blocks, which are copied to the GPU from pinned memory while the one before is learned from."""
     monkeypatch.setattr(Shard, "varies", True)
     monkeypatch.setattr(stream, "_num_blocks", lambda num_bytes, room: 3)
-    assert distance_of(corpus, tmp_path, "dnn") == 0
+    assert distance_of(corpus, tmp_path, "dnn") < ONLINE
 
 
 def test_soft_targets_of_a_teacher(corpus, tmp_path):

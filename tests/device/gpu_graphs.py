@@ -1,0 +1,49 @@
+"""CUDA graphs of the mock GPU: operations that were captured are executed again, on the same memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from gpu_streams import present
+from torch.utils._pytree import tree_leaves
+
+
+class CudaGraph:
+    """For `torch.cuda.CUDAGraph`. Values of Python are those of the capture, as in a graph of a GPU; a replay is one launch.
+
+    num_nodes  kernels of a replay
+    """
+
+    def __init__(self):
+        self.num_nodes, self._num_bytes, self._steps = 0, 0, []
+
+    def captured(self, compute: Callable[[], object], result: object) -> None:
+        """An operation, as a function of nothing, and the CPU tensors that it has given."""
+        self._steps.append((compute, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]))
+
+    def launched(self, num_bytes: int) -> None:
+        """A kernel of the capture."""
+        self.num_nodes, self._num_bytes = self.num_nodes + 1, self._num_bytes + num_bytes
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        """Compute it all again."""
+        present[-1].launched("replay", self._num_bytes)
+        for compute, places in self._steps:
+            found = [leaf for leaf in tree_leaves(compute()) if isinstance(leaf, torch.Tensor)]
+            for place, value in zip(places, found, strict=True):
+                if place.data_ptr() != value.data_ptr():
+                    place.copy_(value)
+
+
+@contextlib.contextmanager
+def graph(made: CudaGraph, **_keywords) -> Iterator[None]:
+    """For `torch.cuda.graph`. Unlike a GPU, the mock executes what it captures."""
+    gpu = present[-1]
+    gpu.of_thread.graph = made
+    try:
+        yield
+    finally:
+        gpu.of_thread.graph = None
