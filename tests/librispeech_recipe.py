@@ -18,6 +18,8 @@ tri1_opts="--num-iters 10 --num-leaves 80 --num-gauss 200"
 tri2b_opts="--config lda.conf"
 tri3b_opts="--config sat.conf"
 dnn_opts="--config dnn.conf"
+decoded="tri2b tri3b"
+score_opts="--min-lmwt 8 --max-lmwt 12 --word-ins-penalties 0.0"
 """,
     "lda.conf": "--num-iters=8\n--max-iter-inc=6\n--mllt-iters=2 4\n--realign-iters=5\n--dim=30\n--num-leaves=80\n--num-gauss=200\n",
     "sat.conf": "--num-iters=8\n--max-iter-inc=6\n--fmllr-iters=2 4\n--realign-iters=5\n--num-leaves=80\n--num-gauss=200\n",

@@ -109,13 +109,7 @@ if stage 6 "SAT on more data; alignments for networks"; then
 fi
 
 if stage 7 "Graphs and lattices of the GMMs, rescored"; then
-  case $subset in
-    mini) systems="mono tri1 tri2b tri3b" ;;
-    100) systems="tri4b" ;;
-    460) systems="tri4b tri5b" ;;
-    960) systems="tri4b tri5b tri6b" ;;
-  esac
-  for system in $systems; do
+  for system in $decoded; do
     step=decode lang=lang_test
     case $system in tri[3-6]b) step=decode_fmllr lang=lang_prons_test ;; esac
     utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"

@@ -4,11 +4,11 @@
 data=data exp=exp                             # 100, 460 and 960 hours have their first systems in common
 base=train_clean_100                          # what these are trained on
 train=$base last=tri4b disk_gb=15             # of networks: the training set, and the system that gives alignments and transforms
-kind=full
+kind=full decoded=tri4b                       # systems whose lattices are made
 case $subset in
-  mini) data=data_mini exp=exp_mini base=train_clean_5 train=train_clean_5 last=tri3b disk_gb=2 kind=mini ;;
-  460) train=train_clean_460 last=tri5b disk_gb=60 ;;
-  960) train=train_960 last=tri6b disk_gb=120 ;;
+  mini) data=data_mini exp=exp_mini base=train_clean_5 train=train_clean_5 last=tri3b disk_gb=2 kind=mini decoded="mono tri1 tri2b tri3b" ;;
+  460) train=train_clean_460 last=tri5b disk_gb=60 decoded="tri4b tri5b" ;;
+  960) train=train_960 last=tri6b disk_gb=120 decoded="tri4b tri5b tri6b" ;;
 esac
 decode_sets=dev_clean_2
 if [ "$subset" != mini ]; then
