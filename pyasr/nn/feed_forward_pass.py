@@ -92,8 +92,8 @@ class Sides:
 class FeedForwardPass:
     """Minibatches of `num_rows` rows.
 
-    parameters, gradients  weight and bias of one layer after the other, with all rows that lie in memory. Rows of the output layer beyond
-                           its classes are zero, and their gradients become zero.
+    parameters, gradients  weight and bias of one layer after the other. The output layer may have more rows than classes: the gradients of
+                           these become zero, and what they hold has no effect if it is finite.
     groups                 None: plain gradients
     x, targets             (num_rows, input_dim), int64 (num_rows,): to be filled before `gradients`
     """

@@ -12,7 +12,6 @@ of matrices run several times faster in bfloat16 where the processor has it, whi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -29,17 +28,20 @@ class FlatParameters:
     """The parameters of a model as three flat tensors of equal size: `master` (float32), `work` and `grad` (`dtype`).
 
     The parameters given become views into `work`, their `.grad` views into `grad`; parameter i lies at `spans[i]` of all three. Padding
-    between parameters stays zero. On a GPU each parameter takes a multiple of 64 rows, for which matrix products have faster kernels.
+    between parameters stays zero.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], dtype: torch.dtype = torch.float32):
         parameters = list(parameters)
-        self._rows = [_rows_in_memory(p) for p in parameters]
-        sizes = [-(-rows * p[0].numel() // ALIGNMENT) * ALIGNMENT for rows, p in zip(self._rows, parameters)]
-        device = parameters[0].device
-        self.master = torch.zeros(sum(sizes), device=device)
-        self.work = self.master if dtype == torch.float32 else torch.zeros(sum(sizes), dtype=dtype, device=device)
-        self.grad = torch.zeros(sum(sizes), dtype=dtype, device=device)
+        sizes = [-(-p.numel() // ALIGNMENT) * ALIGNMENT for p in parameters]
+        device, room = parameters[0].device, _room_behind(parameters)
+
+        def zeros(dtype: torch.dtype) -> torch.Tensor:
+            return torch.zeros(sum(sizes) + room, dtype=dtype, device=device)[: sum(sizes)]
+
+        self.master = zeros(torch.float32)
+        self.work = self.master if dtype == torch.float32 else zeros(dtype)
+        self.grad = zeros(dtype)
         self.num_parameters = sum(p.numel() for p in parameters)
         self.spans, self._shapes = [], [p.shape for p in parameters]
         begin = 0
@@ -58,9 +60,12 @@ class FlatParameters:
         return [vector[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
     def padded(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the parameters in `vector` with the rows of zeros that pad them in memory."""
-        return [vector[span.start : span.start + rows * math.prod(shape[1:])].view(rows, *shape[1:])
-                for span, rows, shape in zip(self.spans, self._rows, self._shapes)]  # fmt: skip
+        """Views of the parameters in `work` or `grad`. On a GPU the last two, weight and bias of the output layer, have a multiple of 64 rows,
+        for which matrix products have faster kernels. The rows behind the weight overlap the bias: write the bias after the weight.
+        """
+        *hidden, weight, bias = self.values(vector)
+        multiple = _multiple_of_rows(vector.device)
+        return [*hidden, *(part.as_strided((-(-len(part) // multiple) * multiple, *part.shape[1:]), part.stride()) for part in (weight, bias))]
 
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
         """Add factor times `delta` in each of some places of `master`; the model sees it, and the gradient is zero again."""
@@ -85,7 +90,10 @@ class FlatParameters:
             self.work[place].copy_(self.master[place])
 
 
-def _rows_in_memory(parameter: torch.nn.Parameter) -> int:
-    """The number of rows that a parameter takes in memory."""
-    multiple = GPU_ROWS if parameter.device.type == "cuda" else 1
-    return -(-len(parameter) // multiple) * multiple
+def _multiple_of_rows(device: torch.device) -> int:
+    return GPU_ROWS if device.type == "cuda" else 1
+
+
+def _room_behind(parameters: list[torch.nn.Parameter]) -> int:
+    """Elements of memory behind the last parameter that `padded` needs."""
+    return (_multiple_of_rows(parameters[0].device) - 1) * max(p[0].numel() for p in parameters[-2:])

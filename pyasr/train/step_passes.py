@@ -11,7 +11,6 @@ from torch import Tensor
 from pyasr.nn.feed_forward_pass import FeedForwardPass, Groups, is_plain
 from pyasr.nn.lagged_natural_gradient import LaggedNaturalGradient
 from pyasr.nn.natural_gradient import OnlineNaturalGradient
-from pyasr.parallel.flat import FlatParameters
 from pyasr.tensor.step_kernels import Verdict, descend
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class PlainPasses:
     def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
         self.learner, self.rate, self.number, flat = learner, rate, number, learner.flat
         layers = list(learner.natural_gradient.layers.values())
-        weights = _in_memory(flat, flat.work)[::2]
+        weights = flat.padded(flat.work)[::2]
 
         def group(sides: list, ones: bool, width: int) -> LaggedNaturalGradient:
             return LaggedNaturalGradient(sides, ones, width, flat.work.dtype, workers)
@@ -54,7 +53,7 @@ class PlainPasses:
     def places(self, x: Tensor, targets: Tensor) -> FeedForwardPass:
         """The memory for minibatches of this shape."""
         flat = self.learner.flat
-        return FeedForwardPass(self.learner.network, len(x), _in_memory(flat, flat.work), _in_memory(flat, flat.grad), self._groups)
+        return FeedForwardPass(self.learner.network, len(x), flat.padded(flat.work), flat.padded(flat.grad), self._groups)
 
     def work(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
         """The step."""
@@ -63,11 +62,6 @@ class PlainPasses:
         for component, factor in zip(self.learner.components, self._verdict.factors):
             for span, relative in component.parts:
                 descend(flat.master[span], flat.grad[span], flat.work[span], factor, relative)
-
-
-def _in_memory(flat: FlatParameters, vector: Tensor) -> list[Tensor]:
-    """The parameters in such a vector, the output layer's with the rows of zeros behind them; units of hidden layers have none."""
-    return flat.values(vector)[:-2] + flat.padded(vector)[-2:]
 
 
 class Places:
