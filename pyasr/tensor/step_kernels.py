@@ -107,7 +107,7 @@ def judge(verdict: Verdict, losses: Tensor, correct: Tensor, squares: list[Tenso
         sums = [_with_ones(parts.sum(2), column) for parts, column in zip(squares, [*columns, None, None])]
         for trace, (before, _) in zip(verdict.traces, sums):
             trace.copy_(before)
-        ratios = [torch.where(before > 0, (before / after).sqrt(), 1.0) for before, after in sums]
+        ratios = [torch.where(before == 0, 1.0, (before / after).sqrt()) for before, after in sums]
         scales = torch.cat(ratios[:2]) * torch.cat(ratios[2:])
         finite &= scales.isfinite() & (scales > 0)
     sums = torch.stack([losses.sum(dtype=torch.float64), correct.sum(dtype=torch.float64), torch.full_like(rate, len(losses)).double()])

@@ -80,7 +80,7 @@ def _squares(parts, num_parts: tl.constexpr, side, num: tl.constexpr, column, nu
         hat = tl.load(column + side * num_rows + rows, mask=rows < num_rows, other=0.0).to(tl.float32)
         before, after = before + num_rows, after + tl.sum(hat * hat, 0)
     tl.store(trace + side, before)
-    return tl.where(before > 0, before / after, 1.0)
+    return tl.where(before == 0, 1.0, before / after)
 
 
 @triton.jit
