@@ -75,7 +75,8 @@ def check(name: str, steps: list[Counts]) -> None:
         assert counts.num_launches <= budget.launches, f"{name}: {counts.num_launches} launches, most {counts.launches.most_common(10)}"
         assert counts.num_bytes <= 1e6 * budget.megabytes, f"{name}: {counts.num_bytes / 1e6:.3f} MB"
         assert len(counts.syncs) <= budget.syncs, f"{name}: {len(counts.syncs)} waits, most {_most(counts.syncs)}"
-        assert len(counts.blocking_copies) <= budget.copies, f"{name}: {len(counts.blocking_copies)} copies, most {_most(counts.blocking_copies)}"
+        copies = counts.blocking_copies
+        assert len(copies) <= budget.copies, f"{name}: {len(copies)} blocking copies, most {_most(copies)}"
 
 
 def _most(syncs: list[str]) -> list[tuple[str, int]]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-_OPAQUE = (str(Path(torch.__file__).parent), str(Path(__file__).parent / "gpu_"), str(Path(__file__).parent / "mock_gpu.py"), threading.__file__)
+_HERE = Path(__file__).parent
+_OPAQUE = tuple(map(str, (Path(torch.__file__).parent, _HERE / "gpu_", _HERE / "mock_gpu.py", threading.__file__)))
 
 
 @dataclass

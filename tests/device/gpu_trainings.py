@@ -60,8 +60,9 @@ def spec_of(corpus: Path, out: Path, device: str, lines: str = "", chunk: int = 
     learner = {**dict(minibatch=100 if lines else 40, device=device), **groups.pop("learner", {})}
     schedule = {**dict(num_epochs=2, learning_rate=0.2), **groups.pop("schedule", {})}
     loop = {**dict(log_frames=200, checkpoint_frames=100), **groups.pop("loop", {})}
-    splice = dict() if lines else dict(splice_left=2, splice_right=2)
-    return TrainSpec(corpus / "data", out, InputOptions(cmvn="none", **splice), with_options(learner=learner, schedule=schedule, loop=loop, **groups))
+    context = 0 if lines else 2
+    options = with_options(learner=learner, schedule=schedule, loop=loop, **groups)
+    return TrainSpec(corpus / "data", out, InputOptions(cmvn="none", splice_left=context, splice_right=context), options)
 
 
 def trained(spec: TrainSpec, num_ranks: int = 2, kind: type = Training) -> list[torch.Tensor]:

@@ -13,8 +13,8 @@ What it shows. Code takes its CUDA branches, with the values that the CPU's kern
 launches, one for each operation of ATen that is no view and no allocation; the bytes that these read and write; and `syncs`, the places
 where the host waits for the device. The host waits for `.item()`, `float()`, `bool()`, `.tolist()`, `.cpu()`, operations whose output
 has a size that depends on values, `synchronize`, and for every copy between host and device except one with `non_blocking=True` whose host
-side is pinned and contiguous. Such a copy to the host arrives late: the memory holds NaN, or -1, until the host has waited for an event or a
-stream behind the copy. Dropout and other draws on the device have a random state of their own.
+side is pinned and contiguous. Such a copy to the host arrives late: the memory holds NaN, or -1, until the host has waited for an event
+or a stream behind the copy. Dropout and other draws on the device have a random state of their own.
 
 What it cannot show. Kernels are those of the CPU, so there are no errors of cuBLAS or cuDNN, and cuDNN is never used. Nothing else is
 late: a missing `wait_event` between two streams, or a pinned buffer that is overwritten while the device still reads it, passes. There is
@@ -40,9 +40,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 DEVICE, HOST = torch.device("cuda", 0), torch.device("cpu")
 _WITHOUT_KERNEL = {"_unsafe_view", "_local_scalar_dense", "is_same_size", "set_", "resize_", "_has_compatible_shallow_copy_type",
                    "_linalg_check_errors", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims_and_tensors"}  # fmt: skip
-_SYNCHRONISING = {"_local_scalar_dense": "item", "nonzero": "", "masked_select": "", "_unique": "", "_unique2": "", "unique_dim": "", "equal": "",
-                  "unique_consecutive": "", "bincount": "", "_linalg_check_errors": "", "_linalg_eigh": "", "_linalg_svd": "", "linalg_eig": "",
-                  "_ctc_loss": ""}  # fmt: skip
+_SYNCHRONISING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount",
+                  "equal", "_linalg_check_errors", "_linalg_eigh", "_linalg_svd", "linalg_eig", "_ctc_loss"}  # fmt: skip
 _OF_ANY_DEVICE = {"set_", "_has_compatible_shallow_copy_type", "_ctc_loss", "_ctc_loss_backward"}  # CTC takes lengths from the host
 _JOINING = {"cat", "stack", "mm", "addmm", "bmm"}  # these refuse numbers of the host too, which other operations take
 
@@ -198,21 +197,24 @@ class MockGpu:
         """Raise RuntimeError where tensors of the host stand beside some of the device; numbers may, and indices are copied."""
         if name in _OF_ANY_DEVICE:
             return
-        strangers = [x for x in tensors if not isinstance(x, GpuTensor) and (x.dim() or name in _JOINING or name.endswith("_") and x is args[0])]
+        strangers = [x for x in tensors if not isinstance(x, GpuTensor)
+                     and (x.dim() or name in _JOINING or name.endswith("_") and x is args[0])]  # fmt: skip
         if name in ("index", "index_put_", "_index_put_impl_"):
             indices = [x for x in strangers if any(x is index for index in args[1])]
             for index in indices:
                 self.wait("copy of indices to the device", index.nbytes)
             strangers = [x for x in strangers if not any(x is index for index in indices)]
         if strangers:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (in {name}, "
-                               f"of shapes {[tuple(x.shape) for x in strangers]} on the CPU, at {place()})")  # fmt: skip
+            raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
+                               f"(in {name}, of shapes {[tuple(x.shape) for x in strangers]} on the CPU, at {place()})")  # fmt: skip
 
     def _look_for_syncs(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
-        by_mask = name in ("index", "index_put_") and any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
-        if name in _SYNCHRONISING:
-            self.wait(_SYNCHRONISING[name] or name, tensors[0].dtype.itemsize if name == "_local_scalar_dense" else 0)
-        elif by_mask:
+        """Wait where an operation needs values of the device on the host."""
+        if name == "_local_scalar_dense":
+            self.wait("item", tensors[0].dtype.itemsize)
+        elif name in _SYNCHRONISING:
+            self.wait(name)
+        elif name in ("index", "index_put_") and any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1]):
             self.wait(f"{name} by a mask")
 
     @contextlib.contextmanager
@@ -258,14 +260,16 @@ class MockGpu:
             self.stream.work.append(LateCopy(destination, on_host(source)))
         return destination
 
-    def moved(self, tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None, non_blocking: bool = False) -> torch.Tensor:
+    def moved(self, tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None,
+              non_blocking: bool = False) -> torch.Tensor:  # fmt: skip
         """A copy on the other device."""
         if tensor.requires_grad and not tensor.is_leaf and torch.is_grad_enabled():
             raise NotImplementedError("the mock GPU does not differentiate copies between devices")
         inner = on_host(tensor)
         if inner.layout is not torch.strided:
             self.wait("copy of a sparse matrix", inner.values().nbytes)
-            return on_device(inner.to(dtype or inner.dtype, copy=True)) if device.type == "cuda" else inner.to(dtype or inner.dtype, copy=True)
+            copy = inner.to(dtype or inner.dtype, copy=True)
+            return on_device(copy) if device.type == "cuda" else copy
         copy = torch.empty_like(inner, dtype=dtype or inner.dtype, requires_grad=False)
         if device.type == "cuda":
             return self.copy(on_device(copy), tensor.detach(), non_blocking)
@@ -300,7 +304,8 @@ class _Calls(TorchFunctionMode):
         self.gpu = gpu
         self.special = {torch.Tensor.to: self._to, torch.Tensor.cpu: lambda x, *_: self._to(x, HOST), torch.Tensor.tolist: self._to_list,
                         torch.Tensor.cuda: lambda x, *_, non_blocking=False: self._to(x, DEVICE, non_blocking=non_blocking),
-                        torch.Tensor.pin_memory: lambda x, *_: gpu.pin(x.clone()), torch.Tensor.is_pinned: lambda x, *_: gpu.is_pinned(x)}  # fmt: skip
+                        torch.Tensor.pin_memory: lambda x, *_: gpu.pin(x.clone()),
+                        torch.Tensor.is_pinned: lambda x, *_: gpu.is_pinned(x)}  # fmt: skip
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -372,11 +377,13 @@ def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, objec
     properties = SimpleNamespace(name="mock GPU", uuid="mock", major=9, minor=0, total_memory=free_bytes, multi_processor_count=1)
     return dict(
         is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
-        set_device=lambda _device: None, get_device_properties=lambda _device=None: properties, get_device_name=lambda _device=None: "mock GPU",
-        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event, stream=on_stream, CUDAGraph=CudaGraph, graph=graph, synchronize=synchronize,
+        set_device=lambda _device: None, get_device_properties=lambda _device=None: properties,
+        get_device_name=lambda _device=None: properties.name, manual_seed=gpu.seed, manual_seed_all=gpu.seed,
+        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event, stream=on_stream, CUDAGraph=CudaGraph,
+        graph=graph, synchronize=synchronize,
         current_stream=lambda _device=None: gpu.stream, default_stream=lambda _device=None: gpu.default_stream,
         mem_get_info=lambda _device=None: (free_bytes, free_bytes), memory_allocated=lambda _device=None: 0, empty_cache=lambda: None,
-        max_memory_allocated=lambda _device=None: 0, reset_peak_memory_stats=lambda _device=None: None, manual_seed=gpu.seed, manual_seed_all=gpu.seed,
+        max_memory_allocated=lambda _device=None: 0, reset_peak_memory_stats=lambda _device=None: None,
         get_rng_state=lambda _device=None: gpu.random_state.clone(),
         set_rng_state=lambda state, _device=None: setattr(gpu, "random_state", state.clone()),
     )  # fmt: skip

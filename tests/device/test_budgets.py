@@ -1,4 +1,4 @@
-"""What a step costs on a GPU, counted on the mock GPU: launches, bytes, waits of the host; and that it does not wait between two log lines."""
+"""What a step costs on a GPU, counted on the mock GPU: launches, bytes, waits of the host, of which none is between two log lines."""
 
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from pyasr.train.loop import Training
 
 DIM, NUM_PDFS, MINIBATCH = 44, 100, 64
 FIRST_STEPS, PERIOD = 12, 4  # the natural gradient updates F in each of the first minibatches, then in every fourth
+LINES = dict(log_frames=60, checkpoint_frames=0)
 LIMITS = dict(momentum=0.9, l2=1e-4, max_change=0.5, max_change_per_layer=0.3)
 ONLINE = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online"))
 
@@ -67,12 +68,12 @@ def waits_between_lines(spec) -> list[list[str]]:
 @pytest.mark.parametrize("lines", ["", "tdnn splice=-2..2 dim=16", "lstm cells=12 recurrent=8"], ids=["dnn", "tdnn", "lstm"])
 @pytest.mark.parametrize("learner", [{}, LIMITS], ids=["sgd", "limits"])
 def test_the_host_does_not_wait_between_two_log_lines(corpus, tmp_path, lines, learner):
-    spec = spec_of(corpus, tmp_path / "out", "cuda", lines, learner=dict(minibatch=20, **learner), loop=dict(log_frames=60, checkpoint_frames=0))
+    spec = spec_of(corpus, tmp_path / "out", "cuda", lines, learner=dict(minibatch=20, **learner), loop=LINES)
     waits = waits_between_lines(spec)
     assert len(waits) > 3 and not any(waits)
 
 
 def test_a_wait_between_two_log_lines_is_seen(corpus, tmp_path):
     """Updates of F that are not captured wait."""
-    spec = spec_of(corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, l2=1e-4, **ONLINE), loop=dict(log_frames=60, checkpoint_frames=0))
+    spec = spec_of(corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, l2=1e-4, **ONLINE), loop=LINES)
     assert any("natural_gradient.py" in wait for waits in waits_between_lines(spec) for wait in waits)

@@ -64,8 +64,8 @@ def lattices(tmp_path_factory):
 
 @pytest.mark.parametrize("criterion", ["smbr", "mmi"])
 def test_criteria_of_lattices(lattices, tmp_path, criterion):
-    flags = ["--num-ranks", 2, "--precision", "float32", "--criterion", criterion, "--acoustic-scale", SCALE, "--learning-rate", 0.004, "--lr-scaling",
-             "none", "--heldout-share", 0.2, "--num-epochs", 1]  # fmt: skip
+    flags = ["--num-ranks", 2, "--precision", "float32", "--criterion", criterion, "--acoustic-scale", SCALE, "--learning-rate", 0.004,
+             "--lr-scaling", "none", "--heldout-share", 0.2, "--num-epochs", 1]  # fmt: skip
     places = [lattices / name for name in ("data", "lang", "ali", "denlats", "dnn")]
     assert distance_of(tmp_path, step("train_smbr.py", flags, places), criterion) < 1e-6
 

@@ -14,7 +14,7 @@ NETWORKS = {
     "tdnn": "tdnn splice=-2..2 dim=16\ntdnn splice=-1,0,1 dim=16",
     "tdnnf": "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 repeat=2\nlinear dim=8 semi-orthogonal=true",
     "lstm": "lstm cells=12 recurrent=8 peepholes=true clip=3\ndelay frames=2",
-    "lstmp": "lstm cells=16 recurrent=4 nonrecurrent=4 peepholes=true natural-peepholes=true projection-bias=true init=kaldi clip-gradient=30",
+    "lstmp": "lstm cells=16 recurrent=4 nonrecurrent=4 peepholes=true natural-peepholes=true projection-bias=true clip-gradient=30",
     "blstm": "blstm cells=8\nlinear dim=8",
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
     "cnn": "conv channels=1 filters=8 time=3 bands=3 pool=2 step=2\naffine dim=12",
@@ -69,9 +69,10 @@ def test_states_that_are_carried_over(corpus, tmp_path):
 
 
 def test_a_network_that_grows(corpus, tmp_path):
-    """A layer, then more outputs; the model is the mean of the last ones, and its priors are posteriors."""
+    """A layer, then more outputs; the model is a combination of the last ones, its priors are mean posteriors."""
     growth = dict(layer_period_frames=250, mix_up=8, mix_up_min_count=1.0)
-    groups = dict(dnn=dict(hidden_layers=2), growth=growth, combine=dict(combine="weights", combine_period_frames=100, combine_iterations=3),
+    combine = dict(combine="weights", combine_period_frames=100, combine_iterations=3)
+    groups = dict(dnn=dict(hidden_layers=2), growth=growth, combine=combine,
                   priors=dict(priors="posteriors"), sample=dict(sample_frames=200))  # fmt: skip
     host, there = on_both(lambda device: trained(spec_of(corpus, tmp_path / device, device, **groups)))
     assert len(there) == 6 and len(there[-1]) == 8

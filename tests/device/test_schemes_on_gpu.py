@@ -19,7 +19,7 @@ OWN_CODE_FOR_A_GPU = ("allreduce", "adpsgd", "asgd", "delayed", "diloco", "easgd
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
+    return make_corpus(tmp_path_factory.mktemp("corpus"), 12)
 
 
 class Dying(Training):
@@ -33,7 +33,8 @@ class Dying(Training):
 
 def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> float:
     """Of the model of the mock GPU from that of the CPU."""
-    groups = dict(learner=dict(precision=precision, **learner), mixing=dict(parallel=scheme, period_frames=60, ranks_per_node=2),
+    mixing = dict(parallel=scheme, period_frames=60, ranks_per_node=2)
+    groups = dict(learner=dict(minibatch=20, precision=precision, **learner), mixing=mixing,
                   schedule=dict(num_epochs=1))  # fmt: skip
     host, there = on_both(lambda device: trained(spec_of(corpus, out / device, device, **groups), ranks_for(scheme)))
     return distance(there, host)
