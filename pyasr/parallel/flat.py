@@ -60,12 +60,11 @@ class FlatParameters:
         return [vector[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
     def padded(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the parameters in `work` or `grad`. On a GPU the last two, weight and bias of the output layer, have a multiple of 64 rows,
-        for which matrix products have faster kernels. The rows behind the weight overlap the bias: write the bias after the weight.
+        """Views of the parameters in `work` or `grad`. On a GPU the last two, weight and bias of the output layer, have a multiple of 64
+        rows, for which matrix products have faster kernels. The rows behind the weight overlap the bias: write the bias after the weight.
         """
         *hidden, weight, bias = self.values(vector)
-        multiple = _multiple_of_rows(vector.device)
-        return [*hidden, *(part.as_strided((-(-len(part) // multiple) * multiple, *part.shape[1:]), part.stride()) for part in (weight, bias))]
+        return [*hidden, _with_more_rows(weight), _with_more_rows(bias)]
 
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
         """Add factor times `delta` in each of some places of `master`; the model sees it, and the gradient is zero again."""
@@ -92,6 +91,12 @@ class FlatParameters:
 
 def _multiple_of_rows(device: torch.device) -> int:
     return GPU_ROWS if device.type == "cuda" else 1
+
+
+def _with_more_rows(parameter: torch.Tensor) -> torch.Tensor:
+    multiple = _multiple_of_rows(parameter.device)
+    num_rows = -(-len(parameter) // multiple) * multiple
+    return parameter.as_strided((num_rows, *parameter.shape[1:]), parameter.stride())
 
 
 def _room_behind(parameters: list[torch.nn.Parameter]) -> int:
