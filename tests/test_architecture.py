@@ -61,6 +61,7 @@ def test_the_library_imports_no_scripts():
     ("mpi4py", {"pyasr/parallel/comm.py"}),
     ("kaldiio", {"pyasr/io"}),
     ("sentencepiece", {"pyasr/lang/subwords.py"}),
+    ("triton", {"pyasr/tensor"}),
 ])
 def test_libraries_with_one_home(library, homes):
     for path in python_files("pyasr", "steps", "utils"):

@@ -138,7 +138,7 @@ class LaggedNaturalGradient:
             j[..., -1] = ht.sum(2, dtype=j.dtype)
         j.mul_(self.inverse_units)
         torch.bmm(self.rows, self.rows.mT, out=self.gram)
-        j.nan_to_num_(0.0, 0.0, 0.0)  # the answer to such an S is [0, I], which must leave W as it is
+        j.nan_to_num_(0.0, 0.0, 0.0)  # 0 times J must be 0
 
     def answer(self, looks: Looks) -> None:
         """Begin to compute A of each side, on other cores of the host where there are `workers`."""

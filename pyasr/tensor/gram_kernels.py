@@ -10,7 +10,8 @@ from pyasr.base.kernels import njit
 
 @njit(nogil=True, cache=True)
 def second_moment(gram, trace, inverse_unit, eigenvalues, alpha, eta, num_rows, dim, tolerance, z, kept, root):
-    """Equations (8) and (9): fills z (R, R), the diagonal of M `kept` (R,) and e^-1/2 `root` (R,) from S (2R, 2R), tr(X X') and d and rho.
+    """Equations (8) and (9): fills z (R, R), the diagonal of M `kept` (R,) and e^-1/2 `root` (R,) from S (2R, 2R), tr(X X')
+    and d and rho.
 
     Returns (u, whether u and all of S are finite, whether rows of V are orthonormal to within `tolerance`).
     """
