@@ -26,7 +26,7 @@ FIRST = NUM_FIRST_UPDATES + 1
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU"))]
 SIZES = [64, 64, 64, 20, 64, 64, 24, 24]
 CHUNKS, FRAMES = 6, 8
-TDNN = ["tdnn dim=20 splice=-1..1", "linear dim=7"]
+TDNN = ["tdnn dim=20 splice=-1..1", "tdnn dim=16 splice=-2,2", "linear dim=7"]  # the first layer has more rows than there are targets
 BLSTM = ["blstm cells=6", "affine dim=9"]
 
 
@@ -78,7 +78,7 @@ CASES = {
     "limit per sample and natural gradient": dict(natural=dict(max_gradient_per_sample=1e-2)),
     "normalised": dict(dnn=dict(normalize=True)),
     "history of minibatches": dict(natural=dict(ng_num_minibatches_history=4.0)),
-    "over time": dict(layers=TDNN),
+    "over time": dict(layers=TDNN, natural=dict(ng_num_samples_history=100.0)),
     "recurrent": dict(layers=BLSTM),
 }
 
