@@ -1,9 +1,9 @@
 """A learner's step on a GPU as one CUDA graph. The host launches one thing for each step and never waits for the device.
 
 `step_passes` has what the device computes. The learning rate, the number of the step and the inputs are values on the device, so every step
-replays the same graph. A shape of minibatches is captured when it comes for the second time in a row. Minibatches of other shapes, such as
-the last of an epoch, are computed in the same way without a graph. Natural gradient has the lag that `pyasr.nn.lagged_natural_gradient`
-defines. The first minibatches, in all of which it is updated, are learned without capture.
+replays the same graph. A shape of minibatches is captured when it comes for the second time in a row, four shapes at most. Minibatches of
+other shapes, such as the last of an epoch, are computed in the same way without a graph. Natural gradient has the lag that
+`pyasr.nn.lagged_natural_gradient` defines. The first minibatches, in all of which it is updated, are learned without capture.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import torch
 from torch import Tensor
 
 from pyasr.nn.dropout import has_dropout
+from pyasr.nn.feed_forward_pass import FeedForwardPass
 from pyasr.nn.lagged_natural_gradient import LaggedNaturalGradient, Looks, Pending
 from pyasr.nn.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGradient
 from pyasr.nn.preconditioned_layers import FactorsPreconditioner
-from pyasr.train.step_passes import LayersPasses, PlainPasses
+from pyasr.train.step_passes import LayersPasses, Places, PlainPasses
 
 if TYPE_CHECKING:
     from pyasr.train.learner import Learner
 
-_MOST_WORKERS = 14
+_MOST_WORKERS, _MOST_SHAPES = 14, 4
 
 
 def why_not(learner: Learner) -> str:
@@ -75,18 +76,17 @@ class CapturedStep:
 
     def end(self) -> None:
         """Steps of the learner are no longer captured."""
+        self.learner.flat.grad.zero_()
         for side in self.sides:
             side.lagged = None
 
     def step(self, x: Tensor, targets: Tensor, rate: float, change_scale: float) -> Tensor:
         """As `Learner.step`."""
         shape = tuple(x.shape), tuple(targets.shape), change_scale
-        if shape not in self._places:
-            self._places[shape] = self.passes.places(x, targets)
-        places = self._places[shape]
+        places = self._places_of(shape, x, targets)
         places.x.copy_(x)
         places.targets.copy_(targets)
-        if shape == self._last and shape not in self._graphs and self.device.type == "cuda":
+        if self._is_to_capture(shape):
             self._graphs[shape] = self._captured(shape)
         self._last = shape
         self.rate.fill_(rate)
@@ -104,6 +104,17 @@ class CapturedStep:
         for side in self.sides:
             side.num_minibatches += 1
         return self.passes.counts.clone()
+
+    def _places_of(self, shape: tuple, x: Tensor, targets: Tensor) -> FeedForwardPass | Places:
+        """The memory of this shape. Memory of other shapes that are not captured is given back."""
+        if shape not in self._places:
+            self._places = {known: self._places[known] for known in self._graphs}
+            self._places[shape] = self.passes.places(x, targets)
+        return self._places[shape]
+
+    def _is_to_capture(self, shape: tuple) -> bool:
+        is_again = shape == self._last and shape not in self._graphs
+        return is_again and len(self._graphs) < _MOST_SHAPES and self.device.type == "cuda"
 
     def _captured(self, shape: tuple) -> dict[bool, torch.cuda.CUDAGraph]:
         """A graph of steps without an update of F and, for natural gradient, one with it."""
