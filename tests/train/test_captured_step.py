@@ -91,7 +91,9 @@ def test_equals_the_learners_own_way(device, name):
     rate = case.pop("rate", RATE)
     own, captured = (make_learner(device, is_captured, **case) for is_captured in (False, True))
     some, begin = minibatches(own, FIRST + 2 * len(SIZES)), own.flat.master.clone()
-    torch.testing.assert_close(learn(captured, some, rate), learn(own, some, rate), rtol=1e-4, atol=1e-3)
+    found, expected = learn(captured, some, rate), learn(own, some, rate)
+    torch.testing.assert_close(found[:, [0, 2]], expected[:, [0, 2]], rtol=1e-4, atol=0)
+    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=0, atol=1)  # two outputs may be equal to within rounding
     assert captured._captured and not own._captured and captured.num_steps == own.num_steps == len(some)
     assert (captured.flat.master - own.flat.master).norm() < 2e-5 * (own.flat.master - begin).norm()
     assert device == "cpu" or len(captured._captured._graphs) == 2
