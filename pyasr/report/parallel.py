@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from pyasr.report import parallel_learning as learning
 from pyasr.report import parallel_time as times
+from pyasr.report.experiments import NO_EXPERIMENTS, Experiments, experiment_pictures, sections
 from pyasr.report.parallel_pictures import pictures
 from pyasr.report.parallel_runs import RealRun, Run, Runs
 from pyasr.report.parallel_tables import cell, loss, pivot, section, wer
-from pyasr.report.provenance import commands, made_with, records
+from pyasr.report.provenance import commands, in_order, made_with, records
 from pyasr.report.verdicts import PUBLISHED_NOISE, WER_NOISE
 
 _SECTIONS = (learning.poster, times.speed_ups, times.straggler, learning.period, learning.rarely, learning.block_schemes,
@@ -35,16 +36,22 @@ _MEASURED = "by what other seeds did here"
 _ELSEWHERE = "by what other seeds did in run_averaging.sh, as none were tried here"
 
 
-def page(runs: Runs, real: Iterable[RealRun] = ()) -> str:
-    """The whole page; its pictures are `pictures`."""
+def page(runs: Runs, real: Iterable[RealRun] = (), experiments: Experiments = NO_EXPERIMENTS) -> str:
+    """The whole page; its pictures are `all_pictures`."""
     real = list(real)
     why = _ELSEWHERE if math.isnan(runs.measured_noise) else _MEASURED
     head = _HEAD.format(loss=runs.noise, why=why, wer=WER_NOISE, published=PUBLISHED_NOISE)
-    made = [_schemes(runs), times.mpi_ranks(runs, real), *(make(runs) for make in _SECTIONS)]
-    links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(runs))
-    found = records(directory for run in [*runs.all, *real] for directory in run.directories)
+    made = [*sections(experiments), _schemes(runs), times.mpi_ranks(runs, real), *(make(runs) for make in _SECTIONS)]
+    links = "\n".join(f"![{name}]({name}.svg)" for name in all_pictures(runs, experiments))
+    simulated = records(directory for run in [*runs.all, *real] for directory in run.directories)
+    found = in_order([*simulated, *(run.made_by for run in experiments.runs)])
     end = ["## Pictures\n", links, "\n## Made with\n", made_with(found), "\n## Commands\n", commands(found)]
     return "\n".join([head, *filter(None, made), *end])
+
+
+def all_pictures(runs: Runs, experiments: Experiments = NO_EXPERIMENTS) -> dict[str, str]:
+    """SVGs by name."""
+    return pictures(runs) | experiment_pictures(experiments.cells)
 
 
 def _schemes(runs: Runs) -> str:

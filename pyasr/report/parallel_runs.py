@@ -18,6 +18,7 @@ from pyasr.base.aside import is_aside
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import read_done
 from pyasr.base.foreign_json import parse_object, read_object
+from pyasr.report.systems import SIMULATION
 from pyasr.report.verdicts import LOSS_NOISE, chance
 from pyasr.score.decode_dir import read_summary, scoring_dir
 
@@ -215,19 +216,20 @@ class Runs:
 
 def find_runs(directory: Path) -> Runs:
     """All complete runs below `directory`. Raises UserError where there is none."""
-    paths = [path for path in sorted(Path(directory).glob("*/simulation.json")) if not is_aside(path.relative_to(directory))]
+    paths = [path for path in sorted(Path(directory).glob(f"*/{SIMULATION}")) if not is_aside(path.relative_to(directory))]
     if not paths:
         raise UserError(f"{directory}: no simulation in it; run steps/simulate_parallel.py first")
-    return Runs([_read(path) for path in paths])
+    return Runs([read_run(path.parent) for path in paths])
 
 
-def _read(path: Path) -> Run:
+def read_run(directory: Path) -> Run:
+    """The simulation in `directory`. Raises UserError where it is damaged."""
     try:
-        content = read_object(path)
-        lines = _lines(path.with_name("metrics.jsonl"))
+        content = read_object(directory / SIMULATION)
+        lines = _lines(directory / "metrics.jsonl")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
-    run = Run(content, lines, path.parent, None)
+        raise UserError(f"{directory}: damaged ({error}); simulate it again with --force") from None
+    run = Run(content, lines, directory, None)
     return replace(run, test=read_summary(run.scored.parent)) if run.scored.exists() else run
 
 

@@ -16,7 +16,7 @@ from pyasr.base.fingerprint import read_done
 from pyasr.base.foreign_json import read_object
 from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
-_SIMULATION = "simulation.json"  # of steps/simulate_parallel.py
+SIMULATION = "simulation.json"  # of steps/simulate_parallel.py
 _FRAMES_PER_SECOND = 100.0  # where totals do not say how long the data are: they were written before models left out frames
 
 
@@ -72,7 +72,7 @@ def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     """Decode directories that have such scores; but for those of simulated trainings, which have a page of their own."""
     found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
     complete = [path for path in found if not is_aside(path.relative_to(exp))]
-    return [path for path in complete if not (path.parent / _SIMULATION).exists()]
+    return [path for path in complete if not (path.parent / SIMULATION).exists()]
 
 
 def _told_apart(systems: list[System]) -> list[System]:

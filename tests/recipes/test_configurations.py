@@ -31,7 +31,7 @@ STEPS = {"dbn_512": "pretrain_dbn", "dbn_quick": "pretrain_dbn", "chain": "train
          "mfcc_hires": "make_mfcc", "pitch": "make_mfcc", "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr", "toy_dbn": "pretrain_dbn", "toy_ivector": "train_ivector_extractor",
          "toy_lda_mllt": "train_lda_mllt", "toy_sat": "train_sat"}  # fmt: skip
 BASES = {"fisher_english": "conf/pnorm.conf", "fisher_swbd": "conf/ibm.conf"}  # what toy_network.conf is given beside
-INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
+INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_16": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
 OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431, "tdnn_7q": 6034}  # of others, 2000
 LSTMP = 4 * 1024 * (512 + 256 + 1) + 3 * 1024 + 1024 * (256 + 256)  # gates, peepholes, projections
 PARAMETERS = {

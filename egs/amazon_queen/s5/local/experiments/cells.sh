@@ -1,0 +1,81 @@
+# What the scripts of published experiments share: trainings on virtual learners, cells of tables, whose results are kept. Sourced from the
+# recipe's directory, after the options.
+#
+#   kept      directory of the files of results; a cell whose result is there is left out
+#   seeds     a cell is trained with each of them
+#   decode    whether `decoded` cells decode the test set
+#   num_utts  utterances from which cells learn
+#
+# shellcheck disable=SC2034,SC2086,SC2154 # variables of the script that sources it; options are lists of words
+
+. ./path.sh
+. ./cmd.sh
+
+experiment=${recipe_name%.sh}
+cells=exp/experiments/$experiment
+results=$kept/$experiment.jsonl
+is_decoded=false
+features=_fmllr
+# Lattices narrower than the recipe's, to save time, and one LM weight, near that of the networks of run.sh, so that a cell needs no other.
+decode_opts="--beam 10 --lattice-beam 6 --max-active 2000"
+score_opts="--min-lmwt 15 --max-lmwt 15 --word-ins-penalties 0.5"
+
+# make_data: what cells learn from, utterances of the training data with $features.
+make_data() {
+  utils/subset_data_dir.py --random "$num_utts" "data/train$features" "exp/experiments/data_$num_utts$features"
+}
+
+# scheme_options SCHEME[:TOPOLOGY]
+scheme_options() {
+  echo "--parallel ${1%%:*}"
+  if [ "${1#*:}" != "$1" ]; then echo "--topology ${1#*:}"; fi
+}
+
+# ratio A B: A / B of two whole numbers, to six places.
+ratio() {
+  printf '%d.%06d\n' $(($1 / $2)) $(($1 % $2 * 1000000 / $2))
+}
+
+# decoded COMMAND: a cell whose models decode the test set, too.
+decoded() {
+  local is_decoded=$decode
+  "$@"
+}
+
+# cell TABLE/ROW/COLUMN OPTIONS...: a training with each seed.
+cell() {
+  local name=$1 seed
+  shift
+  for seed in $seeds; do
+    simulate "$cells/$name/seed$seed" --train-seed "$seed" "$@" "exp/experiments/data_$num_utts$features" data/lang_prons exp/tri3_ali
+  done
+}
+
+# simulate OUT WORDS...: one training, whose result is then kept. A file named stop ends the script before the next one.
+simulate() {
+  local out=$1
+  shift
+  local command="steps/simulate_parallel.py $* $out"
+  if is_kept "$command"; then return 0; fi
+  if [ -e stop ]; then
+    echo "$recipe_name: there is a file named stop"
+    exit 0
+  fi
+  steps/simulate_parallel.py --cmd "$train_cmd" "$@" "$out"
+  if $is_decoded; then decode_test "$out"; fi
+  utils/keep_simulation.py --command "$command" "$out" "$results"
+}
+
+# is_kept COMMAND: is there a result of this command, with a word error rate if that is wanted and there is a model?
+is_kept() {
+  local found
+  found=$(grep -F "\"command\": \"$1\"" "$results" 2>/dev/null) || return 1
+  ! $is_decoded || [[ $found != *'"wer": null'* || $found == *'"loss": null'* ]]
+}
+
+# decode_test OUT: word errors of the model of all learners; there is none where numbers were not finite.
+decode_test() {
+  if [ ! -e "$1/final.nnet" ]; then return 0; fi
+  steps/decode.py --cmd "$decode_cmd" $decode_opts --model-dir "$1" exp/tri3/graph "data/test$features" "$1/decode_test"
+  steps/score.py --cmd "$decode_cmd" $score_opts "data/test$features" data/lang_prons_test "$1/decode_test"
+}

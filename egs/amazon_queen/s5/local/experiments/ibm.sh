@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# IBM's comparisons (arXiv:1904.04956, 1907.05701, 2110.11199, 2112.01433) on virtual learners: batches, rates and numbers of learners by
+# scheme, one slow learner. A small BLSTM learns from a part of the corpus with the published rates, momentum and schedule; a batch is a 64th
+# of the published one, so that an epoch has about a fifth of the updates that it has in the papers' 300 hours. Begins with what run.sh made.
+#
+#   local/experiments/ibm.sh
+#   local/experiments/ibm.sh --seeds 1 --stop-stage 2
+#
+# Adds the result of each training to parallel/ibm.jsonl, and leaves out those that are there. A file named stop ends it before the next one.
+
+CDPATH='' cd "$(dirname "$0")" || exit 1
+[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+. ../../utils/recipe.sh
+
+seeds="1 2 3"    # of each training
+kept=parallel    # directory of the results (path)
+decode=true      # decode the test set where error rates were published
+num_utts=1260    # utterances to train on
+parse_recipe_options "$@"
+cd ../..
+. local/experiments/cells.sh
+
+rings="adpsgd:fixed-ring adpsgd:random-ring"
+all_schemes="gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd $rings d1d"
+# 16 P100 in 4 machines with 100 Gbit/s between them (arXiv:1904.04956): 8.58 h for an epoch of 4 million segments
+hosts="--compute-s 1.3 --bandwidth-mb 12500 --latency-s 5e-6 --learners-per-host 4 --model-mb 165"
+
+# ibm NAME LEARNERS BATCH SCHEME[:TOPOLOGY] FACTOR OPTIONS...: a 64th of a published batch, and its published rate times FACTOR. The rate is
+# 0.1 for 256 segments in torch's terms, where steps are 10 times ours if the momentum is 0.9; the warm-up begins with a tenth of it.
+ibm() {
+  local name=$1 learners=$2 batch=$3 scheme=$4 factor=$5
+  shift 5
+  cell "$name" --config conf/parallel_blstm.conf --num-learners "$learners" $(scheme_options "$scheme") $hosts \
+    --minibatch "$(((batch / 64 + learners - 1) / learners * 21))" --learning-rate "$(ratio $((batch * $factor)) 2560)" "$@"
+}
+
+if stage 1 "Data"; then
+  make_data
+fi
+
+if stage 2 "Batch by scheme, 16 learners"; then
+  for batch in 8192 4096 2048 12288; do
+    for scheme in $all_schemes; do decoded ibm "batch/${scheme/:/-}/$batch" 16 $batch "$scheme" 1; done
+  done
+  decoded ibm batch/one/256 1 256 allreduce 10 --warm-up-factor 1
+fi
+
+if stage 3 "Rate by scheme, 16 learners, batch 8192"; then
+  for factor in 4 2 1/2 1/4 1/8; do
+    for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd adpsgd:random-ring d1d; do
+      ibm "rate/${scheme/:/-}/${factor/\//-}" 16 8192 "$scheme" $factor
+    done
+  done
+fi
+
+if stage 4 "Learners by scheme, batch 8192"; then
+  for learners in 32 64 128 96; do
+    for scheme in $rings d1d; do decoded ibm "learners/${scheme/:/-}/$learners" $learners 8192 "$scheme" 1; done
+  done
+  decoded ibm learners/adpsgd/64 64 8192 adpsgd 1
+  decoded ibm learners/hadpsgd/64 64 8192 hadpsgd 1 --ranks-per-node 4
+fi
+
+# Only the time of an epoch is looked at: a tiny network, and minibatches so small that the slow learner has many of them.
+if stage 5 "One slow learner of 16"; then
+  for factor in 1 2 5 10 100; do
+    for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd $rings d1d; do
+      cell "straggler/${scheme/:/-}/$factor" --config conf/parallel_dnn.conf --num-learners 16 $(scheme_options "$scheme") $hosts \
+        --hidden-layers 1 --hidden-dim 8 --minibatch 16 --num-epochs 1 --straggler $factor
+    done
+  done
+fi

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Povey, Zhang and Khudanpur (arXiv:1410.7455) on virtual learners: rare averages of what learners have come to by SGD and by natural
+# gradient. A small p-norm network; learners average every 10 or 100 minibatches, or once in an epoch, which stands for a whole archive.
+# Begins with what run.sh made.
+#
+#   local/experiments/povey.sh
+#   local/experiments/povey.sh --seeds 1
+#
+# Adds the result of each training to parallel/povey.jsonl, and leaves out those that are there. A file named stop ends it before the next one.
+
+CDPATH='' cd "$(dirname "$0")" || exit 1
+[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+. ../../utils/recipe.sh
+
+seeds="1 2 3"    # of each training
+kept=parallel    # directory of the results (path)
+decode=true      # decode the test set where error rates were published
+num_utts=2520    # utterances to train on
+parse_recipe_options "$@"
+cd ../..
+. local/experiments/cells.sh
+
+# povey SCHEME GRADIENT PERIOD LEARNERS: averages after so many frames of a learner, of which the first takes the best of new networks.
+povey() {
+  local scheme=$1 gradient=$2 period=$3 learners=$4 natural=none first=""
+  if [ "$gradient" = ng ]; then natural=online; fi
+  if [ "$scheme" = allreduce ]; then first="--first-mixing best"; fi
+  cell "averages/$scheme-$gradient-$period/$learners" --config conf/parallel_pnorm.conf --num-learners "$learners" --parallel "$scheme" $first \
+    --natural-gradient $natural --period-frames "$((period * 128))"
+}
+
+if stage 1 "Data"; then
+  make_data
+fi
+
+# 1000 minibatches are more than a learner has in an epoch, at whose end all average.
+if stage 2 "Averages by gradient, period and learners"; then
+  for gradient in sgd ng; do decoded povey allreduce $gradient 10 1; done
+  for learners in 16 8 4 2; do
+    for period in 10 100 1000; do
+      for gradient in sgd ng; do
+        decoded povey allreduce $gradient $period $learners
+        povey kaldi $gradient $period $learners
+      done
+    done
+  done
+fi

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Su, Chen and Xu (arXiv:1507.01239) and Su and Chen's poster on virtual learners: initial parameters and gradient by learners, minibatches
+# between averages, sizes of minibatches, schedules, topologies with the model of one learner. A small network of sigmoid units; minibatches
+# are an eighth of the published ones. Begins with what run.sh made.
+#
+#   local/experiments/su_chen.sh
+#   local/experiments/su_chen.sh --seeds 1 --stop-stage 3
+#
+# Adds the result of each training to parallel/su_chen.jsonl, and leaves out those that are there. A file named stop ends it before the next one.
+
+CDPATH='' cd "$(dirname "$0")" || exit 1
+[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+. ../../utils/recipe.sh
+
+seeds="1 2 3"    # of each training
+kept=parallel    # directory of the results (path)
+decode=true      # decode the test set where error rates were published
+num_utts=2520    # utterances to train on
+parse_recipe_options "$@"
+cd ../..
+. local/experiments/cells.sh
+
+dbn=exp/experiments/dbn_256
+from_dbn="--dbn $dbn"
+by_ng="--natural-gradient online"
+
+# su_chen NAME LEARNERS OPTIONS...: averages every 10 minibatches of 128 unless the options say otherwise.
+su_chen() {
+  local name=$1 learners=$2
+  shift 2
+  cell "$name" --config conf/parallel_sigmoid.conf --num-learners "$learners" "$@"
+}
+
+# poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the model of one learner is decoded, too.
+poster() {
+  su_chen "poster-$3/$1/$2" "$2" --parallel "$1" --period-frames $(($3 * 128)) --save-learner true $from_dbn $by_ng
+}
+
+if stage 1 "Data and DBN"; then
+  make_data
+  steps/pretrain_dbn.py --cmd "$cuda_cmd" --num-ranks 1 --config conf/dbn_quick.conf --hidden-layers 4 --hidden-dim 256 \
+    "exp/experiments/data_$num_utts$features" "$dbn"
+fi
+
+if stage 2 "Initial parameters and gradient by learners"; then
+  for learners in 1 16 32 8 4 2; do
+    decoded su_chen learners/dbn-ng/$learners $learners $from_dbn $by_ng
+    decoded su_chen learners/dbn-sgd/$learners $learners $from_dbn
+    decoded su_chen learners/random-ng/$learners $learners $by_ng
+    decoded su_chen learners/random-sgd/$learners $learners
+  done
+fi
+
+if stage 3 "Minibatches between averages, size of minibatches, schedule"; then
+  for learners in 16 1; do
+    decoded su_chen contrasts/newbob/$learners $learners $from_dbn $by_ng --schedule newbob-accuracy --num-epochs 20
+    for minibatch in 256 4096; do
+      decoded su_chen contrasts/minibatch-$minibatch/$learners $learners $from_dbn $by_ng --minibatch $((minibatch / 8)) \
+        --period-frames $((minibatch / 8 * 10)) --compute-s "$(ratio $((minibatch * 16)) 102400)"
+    done
+  done
+  for period in 20 100; do
+    decoded su_chen contrasts/period-$period/16 16 $from_dbn $by_ng --period-frames $((period * 128))
+  done
+fi
+
+if stage 4 "The poster: topologies and the model of one learner"; then
+  for period in 10 100 1; do
+    for learners in 16 8 4; do
+      for topology in ring butterfly allreduce; do decoded poster $topology $learners $period; done
+    done
+  done
+fi

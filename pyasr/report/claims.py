@@ -1,0 +1,136 @@
+"""Published claims, and whether our trainings confirm them.
+
+A file of claims has lines of four fields with tabs between them, `CLAIM SOURCE PUBLISHED TEST`: a sentence, where it was published, the
+published numbers, and what our trainings have to show, parts of these forms with ` and ` between them:
+
+    learns CELL                 with every seed the model knows more than the priors
+    diverges CELL               with no seed
+    MEASURE CELL < [X] CELL     less than X times the other; X is 1 unless given
+    MEASURE CELL = CELL         equal within 1.5 %, as published errors are that differ by less
+    none WHY                    the claim has not been tried
+
+A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds that are kept in WORK.jsonl. A MEASURE is one of MEASURES. Lines that begin with
+`# ` are comments.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from pyasr.base.errors import UserError
+from pyasr.io.text import read_lines
+from pyasr.report.kept_runs import KeptRun
+from pyasr.report.verdicts import LOSS_NOISE, PUBLISHED_NOISE, WER_NOISE
+
+CONFIRMED, REFUTED, NOT_SHOWN, NOT_TRIED = "confirmed", "refuted", "not shown", "not tried"
+Cells = Mapping[str, Mapping[str, KeptRun]]  # by WORK/TABLE/ROW/COLUMN, then by seed
+MEASURES: dict[str, Callable[[KeptRun], float | None]] = {
+    "loss": lambda run: math.inf if run.loss is None else run.loss, "learner-loss": lambda run: run.learner_loss,
+    "wer": lambda run: 100.0 if run.loss is None else run.wer, "learner-wer": lambda run: run.learner_wer,
+    "epoch": lambda run: run.epoch_s}  # fmt: skip
+_NOISE = {"wer": WER_NOISE, "learner-wer": WER_NOISE, "epoch": 0.0}  # of others, LOSS_NOISE
+_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 97.5 % of Student's t, by number of seeds
+_LEARNS = "learns"
+_FORM = re.compile(r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
+                   r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d[\d.]*))? (?P<b>\S+)")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a test: what its form has, None of others."""
+
+    state: str | None
+    cell: str | None
+    why: str | None
+    measure: str | None
+    a: str | None
+    sign: str | None
+    factor: str | None
+    b: str | None
+
+    @property
+    def cells(self) -> list[str]:
+        return [name for name in (self.cell, self.a, self.b) if name]
+
+    def verdict(self, cells: Cells) -> str:
+        """Whether the trainings confirm it."""
+        if self.why or not all(name in cells for name in self.cells):
+            return NOT_TRIED
+        return self._of_state(cells[self.cell]) if self.state else self._of_numbers(cells[self.a], cells[self.b])
+
+    def _of_state(self, runs: Mapping[str, KeptRun]) -> str:
+        as_claimed = {(run.verdict == _LEARNS) == (self.state == _LEARNS) for run in runs.values()}
+        return NOT_SHOWN if len(as_claimed) == 2 else CONFIRMED if as_claimed == {True} else REFUTED
+
+    def _of_numbers(self, a: Mapping[str, KeptRun], b: Mapping[str, KeptRun]) -> str:
+        value = MEASURES[self.measure]
+        pairs = [(value(a[seed]), value(b[seed])) for seed in sorted(a.keys() & b.keys())]
+        if not pairs or None in {number for pair in pairs for number in pair}:
+            return NOT_TRIED
+        low, high = difference(pairs, _NOISE.get(self.measure, LOSS_NOISE), math.log(float(self.factor or 1)))
+        if self.sign == "=":
+            return _within(low, high, PUBLISHED_NOISE)
+        return CONFIRMED if high < 0 else REFUTED if low > 0 else NOT_SHOWN
+
+
+def difference(pairs: list[tuple[float, float]], noise: float, offset: float = 0.0) -> tuple[float, float]:
+    """An interval (95 %) of log a - log b - offset, of pairs (a, b) with the same seed: Student's with three pairs or more, else their mean
+    and +-noise. Infinite numbers are greater than all others and equal to each other."""
+    logs = [0.0 if a == b else math.log(a) - math.log(b) - offset for a, b in pairs]
+    middle = mean(logs)
+    if math.isinf(middle) or math.isnan(middle):
+        return middle, middle
+    half = _STUDENT[min(len(logs), max(_STUDENT))] * stdev(logs) / math.sqrt(len(logs)) if len(logs) >= min(_STUDENT) else noise
+    return middle - half, middle + half
+
+
+def _within(low: float, high: float, tolerance: float) -> str:
+    if low >= -tolerance and high <= tolerance:
+        return CONFIRMED
+    return REFUTED if low > tolerance or high < -tolerance else NOT_SHOWN
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published claim and its test."""
+
+    sentence: str
+    source: str
+    published: str
+    parts: tuple[Part, ...]
+
+    @property
+    def cells(self) -> list[str]:
+        """The cells of its test, each once."""
+        return list(dict.fromkeys(name for part in self.parts for name in part.cells))
+
+    def verdict(self, cells: Cells) -> str:
+        """confirmed where all parts are, refuted where one is."""
+        found = {part.verdict(cells) for part in self.parts}
+        return next((verdict for verdict in (NOT_TRIED, REFUTED, NOT_SHOWN) if verdict in found), CONFIRMED)
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """The file `path`. Raises UserError with file and line for a line of another form."""
+    lines = [(f"{path}:{number}", line) for number, line in enumerate(read_lines(path), 1)]
+    return [_claim(line, where) for where, line in lines if line.strip() and not line.startswith("#")]
+
+
+def _claim(line: str, where: str) -> Claim:
+    fields = line.split("\t")
+    if len(fields) != 4 or not all(field.strip() for field in fields):
+        raise UserError(f"{where}: {len(fields)} fields, expected CLAIM SOURCE PUBLISHED TEST with tabs between them; correct the line")
+    return Claim(*fields[:3], tuple(_part(text, where) for text in fields[3].split(" and ")))
+
+
+def _part(text: str, where: str) -> Part:
+    found = _FORM.fullmatch(text)
+    if not found or found["measure"] and found["measure"] not in MEASURES:
+        raise UserError(f"{where}: '{text}' is not a test: 'learns CELL', 'diverges CELL', 'MEASURE CELL < CELL', 'MEASURE CELL = CELL' or "
+                        f"'none WHY', where MEASURE is one of {', '.join(MEASURES)}")  # fmt: skip
+    return Part(**found.groupdict())

@@ -1,0 +1,152 @@
+"""Sections of a page on published experiments in their own settings: the claims with our verdicts, tables and pictures of all trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from pyasr.report.claims import MEASURES, NOT_TRIED, Cells, Claim
+from pyasr.report.kept_runs import KeptRun, read_kept
+from pyasr.report.parallel_tables import section
+from pyasr.report.svg import Series, line_plot
+from pyasr.report.text_table import markdown_table
+
+_HOW = """\
+A claim is *confirmed* or *refuted* where our trainings with the same seeds differ by more than chance: by Student's interval (95 %) of the
+difference of logarithms with three seeds or more, else by more than 1 % (losses) or 3 % (WERs). It is *not shown* where they do not, and *not
+tried* where trainings are missing. Numbers are means over seeds, with the least and the greatest where they differ. The tables below have the
+other cells; the commands of all are in the files `*.jsonl` beside this page."""
+_TABLES: dict[str, Callable[[KeptRun], float | None]] = {
+    "Held-out loss": lambda run: run.loss, "Loss of the model of one learner": lambda run: run.learner_loss,
+    "Test WER %": lambda run: run.wer, "Test WER % of the model of one learner": lambda run: run.learner_wer}  # fmt: skip
+_FORMS = {"wer": ".1f", "learner-wer": ".1f", "epoch": ".0f"}
+
+
+@dataclass(frozen=True)
+class Experiments:
+    """Claims, and trainings by cell and seed."""
+
+    claims: list[Claim]
+    cells: Cells
+
+    @property
+    def runs(self) -> list[KeptRun]:
+        return [run for seeds in self.cells.values() for run in seeds.values()]
+
+
+NO_EXPERIMENTS = Experiments([], {})
+
+
+def kept_cells(directory: Path) -> Cells:
+    """The trainings of all files WORK.jsonl of `directory`, as WORK/TABLE/ROW/COLUMN and then by seed."""
+    cells: dict[str, dict[str, KeptRun]] = {}
+    for path in sorted(Path(directory).glob("*.jsonl")):
+        for run in read_kept(path):
+            cells.setdefault(f"{path.stem}/{run.cell}", {})[run.name.rpartition("/")[2]] = run
+    return cells
+
+
+def sections(found: Experiments) -> list[str]:
+    """The claims, then a section for each table; nothing where there are no claims."""
+    if not found.claims:
+        return []
+    tables = dict.fromkeys(name.rsplit("/", 2)[0] for name in found.cells)
+    return [section("Claims", _HOW, _claims_table(found)), *(_table_section(table, found.cells) for table in tables)]
+
+
+def _claims_table(found: Experiments) -> str:
+    rows = [[claim.sentence, claim.source, claim.published, _ours(claim, found.cells), _verdict(claim, found.cells), _scripts(claim)]
+            for claim in found.claims]  # fmt: skip
+    return markdown_table(["claim", "source", "published", "ours", "verdict", "made by"], rows)
+
+
+def _verdict(claim: Claim, cells: Cells) -> str:
+    verdict = claim.verdict(cells)
+    why = next((part.why for part in claim.parts if part.why), None)
+    return f"{verdict}: {why}" if verdict == NOT_TRIED and why else f"**{verdict}**"
+
+
+def _scripts(claim: Claim) -> str:
+    works = dict.fromkeys(name.partition("/")[0] for name in claim.cells)
+    return ", ".join(f"`local/experiments/{work}.sh`" for work in works) or "-"
+
+
+def _ours(claim: Claim, cells: Cells) -> str:
+    """The numbers that the test looks at, each cell once for a measure; the verdicts on networks where it looks at these."""
+    told: dict[str, None] = {}
+    for part in claim.parts:
+        for name in part.cells:
+            if name in cells:
+                told.setdefault(f"{name.partition('/')[2]} {_number(part.measure, cells[name].values())}")
+    return "; ".join(told) or "-"
+
+
+def _number(measure: str | None, runs: Iterable[KeptRun]) -> str:
+    """Of a measure; without one, the verdict on the network and its loss."""
+    runs = list(runs)
+    if measure is None:
+        return f"{_verdicts(runs)} ({spread([run.loss for run in runs], '.3f')})"
+    return spread([MEASURES[measure](run) for run in runs], _FORMS.get(measure, ".3f"))
+
+
+def _verdicts(runs: list[KeptRun]) -> str:
+    return " / ".join(dict.fromkeys(run.verdict for run in runs))
+
+
+def spread(values: list[float | None], form: str) -> str:
+    """Mean, and least to greatest of several; `-` without numbers."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    low, middle, high = (format(value, form) for value in (min(numbers), mean(numbers), max(numbers)))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _table_section(table: str, cells: Cells) -> str:
+    own = {tuple(name.rsplit("/", 2)[1:]): list(runs.values()) for name, runs in cells.items() if name.rsplit("/", 2)[0] == table}
+    parts = [f"**{title}**\n\n{_pivot(own, lambda runs: spread([value(run) for run in runs], '.3f' if 'oss' in title else '.1f'))}"
+             for title, value in _TABLES.items() if any(value(run) is not None for runs in own.values() for run in runs)]  # fmt: skip
+    if any(run.verdict != "learns" for runs in own.values() for run in runs):
+        parts.insert(0, f"**What became of the networks**\n\n{_pivot(own, _verdicts)}")
+    times = f"**Virtual time of an epoch, s**\n\n{_pivot(own, lambda runs: spread([run.epoch_s for run in runs], '.0f'))}"
+    work, _, title = table.partition("/")
+    return section(f"{work}: {title}", *parts, times)
+
+
+def _pivot(cells: dict[tuple[str, str], list[KeptRun]], value: Callable[[list[KeptRun]], str]) -> str:
+    rows, columns = dict.fromkeys(row for row, _ in cells), sorted({column for _, column in cells}, key=_place)
+    body = [[row, *(value(cells[row, column]) if (row, column) in cells else "-" for column in columns)] for row in rows]
+    return markdown_table(["", *columns], body)
+
+
+def _place(column: str) -> tuple[float, str]:
+    """Numbers, and fractions A-B, in their order, then words."""
+    over, _, under = column.partition("-")
+    try:
+        return float(over) / float(under or 1), column
+    except ValueError:
+        return float("inf"), column
+
+
+def experiment_pictures(cells: Cells) -> dict[str, str]:
+    """SVGs by name: of each table whose columns are numbers the loss by column, and the WER where test sets were decoded."""
+    made = {}
+    for table in dict.fromkeys(name.rsplit("/", 2)[0] for name in cells):
+        for measure, label in (("loss", "held-out loss"), ("wer", "test WER %")):
+            series = {row: line for row, line in _lines(table, cells, measure).items() if len(line) > 1}
+            if series:
+                made[f"{table.replace('/', '_')}_{measure}"] = line_plot(series, table, table.partition("/")[2], label, log2=True)
+    return made
+
+
+def _lines(table: str, cells: Cells, measure: str) -> Series:
+    """A line of means for each row."""
+    lines: Series = {}
+    for name, runs in cells.items():
+        place, row, column = name.rsplit("/", 2)
+        numbers = [number for run in runs.values() if (number := getattr(run, measure)) is not None]
+        if place == table and numbers and 0 < _place(column)[0] < float("inf"):
+            lines.setdefault(row, []).append((_place(column)[0], mean(numbers)))
+    return {row: sorted(line) for row, line in lines.items()}

@@ -1,0 +1,107 @@
+"""Results of simulated trainings that are kept in a file of lines, so that a comparison may go on for days, on one machine and then on another.
+
+A training is named TABLE/ROW/COLUMN/seedN. The file has a line of JSON for each, in the order of the names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import read_done
+from pyasr.base.foreign_json import parse_object
+from pyasr.base.output import atomic_write
+from pyasr.report.parallel_runs import Run, read_run
+from pyasr.report.provenance import facts
+from pyasr.report.systems import family_of
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What one training has come to; None where there is no such number.
+
+    loss, accuracy       of the held-out frames in the end: nats a frame, per cent
+    priors               loss of guessing by the priors
+    learner_loss         of the model of one learner after the last mixing
+    wer, learner_wer     of the test set, per cent
+    epoch_s              virtual seconds of an epoch
+    speed_up             relative to one learner's computing
+    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch
+    distances            of learners from the consensus at the ends of epochs, relative
+    made_by              the facts of the training step
+    """
+
+    name: str
+    verdict: str
+    loss: float | None
+    accuracy: float | None
+    priors: float | None
+    learner_loss: float | None
+    wer: float | None
+    learner_wer: float | None
+    epoch_s: float | None
+    speed_up: float | None
+    curve: tuple[tuple[float, float, float], ...]
+    distances: tuple[float, ...]
+    command: str
+    made_by: dict
+
+    @property
+    def cell(self) -> str:
+        """TABLE/ROW/COLUMN: what trainings with several seeds have in common."""
+        return family_of(self.name)
+
+
+def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
+    """Add what a simulation has come to to a file, and return it. Raises UserError where `directory` has no complete simulation, or a name
+    of another form."""
+    name = "/".join(Path(directory).absolute().parts[-4:])
+    done = read_done(directory)
+    if family_of(name) is None or done is None:
+        raise UserError(f"{directory}: not a complete simulation TABLE/ROW/COLUMN/seedN; run steps/simulate_parallel.py with such an output")
+    run = _kept(read_run(directory), name, command or done["command"], facts(done))
+    write_kept(path, [*read_kept(path), run])
+    return run
+
+
+def _kept(run: Run, name: str, command: str, made_by: dict) -> KeptRun:
+    """What is to be kept of a simulation."""
+    content, timed = run.content, run.content["epoch_s"]
+    curve = tuple((_rounded(seconds, 1), _rounded(-objective), _rounded(100 * accuracy, 2)) for seconds, objective, accuracy in content["history"])
+    return KeptRun(name, run.verdict, None if run.diverged else _rounded(run.loss), None if run.diverged else _rounded(run.accuracy, 2),
+                   _rounded((content.get("guessing") or {}).get("priors")), _rounded(run.loss_apart), _rounded(run.wer, 2),
+                   _rounded(run.of_learner and run.of_learner.wer, 2), _rounded(timed, 1), _rounded(run.speed_up, 2) if timed else None, curve,
+                   tuple(_rounded(distance) for _, distance in run.consensus_distances), command, made_by)  # fmt: skip
+
+
+def _rounded(value: float | None, places: int = 4) -> float | None:
+    return None if value is None else round(value, places)
+
+
+def read_kept(path: Path) -> list[KeptRun]:
+    """The lines of such a file; none where there is no file. Raises UserError with file and line for a line of another kind."""
+    if not Path(path).exists():
+        return []
+    return [_run(line, f"{path}:{number}") for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)]
+
+
+def _run(line: str, where: str) -> KeptRun:
+    try:
+        run = KeptRun(**parse_object(line))
+        if run.cell is None or run.cell.count("/") != 2:
+            raise ValueError(run.name)
+    except (ValueError, TypeError):
+        raise UserError(f"{where}: not a result that utils/keep_simulation.py has written; remove the line") from None
+    return run
+
+
+def write_kept(path: Path, runs: Iterable[KeptRun]) -> None:
+    """A file of these, in the order of their names; of two of one name, the later."""
+    by_name = {run.name: run for run in runs}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as f:
+        for name in sorted(by_name):
+            f.write(json.dumps(asdict(by_name[name])) + "\n")

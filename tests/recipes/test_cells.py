@@ -1,0 +1,65 @@
+"""The scripts of published experiments on virtual learners make the trainings that the claims look at, each once, and keep their results."""
+
+import json
+from pathlib import Path
+
+import pytest
+from recorded_calls import RECIPE, calls, recorded_recipe
+
+from pyasr.report.claims import read_claims
+
+EXPERIMENTS = RECIPE / "local" / "experiments"
+WORKS = sorted(path.stem for path in EXPERIMENTS.glob("*.sh") if path.stem != "cells")
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
+    """The simulations that each script makes: their words."""
+    return {work: [words for words in calls(recorded_recipe(tmp_path_factory.mktemp(work) / "s5"), f"local/experiments/{work}.sh", "--seeds", "1 2")
+                   if words[0] == "steps/simulate_parallel.py"] for work in WORKS}  # fmt: skip
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_every_cell_is_made_once_for_each_seed(work, cells):
+    made = [words[-1] for words in cells[work]]
+    assert len(set(made)) == len(made) and all(name.startswith(f"exp/experiments/{work}/") for name in made)
+    assert {name.replace("/seed1", "/seed2") for name in made if name.endswith("/seed1")} == {name for name in made if name.endswith("/seed2")}
+
+
+def test_claims_look_at_cells_that_are_made(cells):
+    made = {name.removeprefix("exp/experiments/").rpartition("/")[0] for work in WORKS for *_, name in cells[work]}
+    assert {name for claim in read_claims(EXPERIMENTS / "claims.tsv") for name in claim.cells} <= made
+
+
+def test_the_rates_are_the_published_ones(cells):
+    """0.1 for a batch of 256 segments in torch's terms, 10 in ours; a batch of 8192 on 16 learners is 8 segments of 21 frames of each here."""
+    (words,) = [words for words in cells["ibm"] if words[-1].endswith("/batch/adpsgd-fixed-ring/8192/seed1")]
+    given = dict(zip(words, words[1:]))
+    assert (given["--learning-rate"], given["--minibatch"], given["--topology"]) == ("3.200000", str(8 * 21), "fixed-ring")
+    assert "--warm-up-factor=10\n" in (RECIPE / given["--config"]).read_text()
+
+
+def test_what_is_kept_is_left_out(tmp_path):
+    recipe = recorded_recipe(tmp_path / "s5")
+    options = ("local/experiments/ibm.sh", "--seeds", "1", "--stage", "2", "--stop-stage", "2")
+    first, second, *rest = kept = [words for words in calls(recipe, *options) if words[0] == "utils/keep_simulation.py"]
+    commands = [words[words.index("--command") + 1] for words in kept]
+    assert commands[0].startswith("steps/simulate_parallel.py --train-seed 1 ") and len(rest) > 20
+    (recipe / "parallel").mkdir()
+    lines = [{"command": commands[0], "loss": 3.0, "wer": 50.0}, {"command": commands[1], "loss": 3.0, "wer": None},
+             {"command": commands[2], "loss": None, "wer": None}]  # fmt: skip
+    (recipe / "parallel" / "ibm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = [words for words in calls(recipe, *options) if words[0] == "utils/keep_simulation.py"]
+    assert again == [second, *rest[1:]]    # the word error rate of the second is missing, the third has no model
+
+
+def test_a_file_named_stop_ends_the_script(tmp_path):
+    recipe = recorded_recipe(tmp_path / "s5")
+    (recipe / "stop").touch()
+    assert [words[0] for words in calls(recipe, "local/experiments/ibm.sh")] == ["utils/subset_data_dir.py"]
+
+
+def test_features_of_networks(cells):
+    """The CNN and the DNN beside it learn from log mel energies."""
+    data = {Path(words[-1]).parts[-3]: words[-4] for words in cells["chan"]}
+    assert (data["cnn"], data["dnn"], data["lstm"]) == tuple(f"exp/experiments/data_1260_{kind}" for kind in ("fbank", "fbank", "fmllr"))

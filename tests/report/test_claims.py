@@ -1,0 +1,112 @@
+"""Claims are confirmed or refuted by kept trainings, whose file is added to and never torn; the page shows both."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.report.claims import CONFIRMED, NOT_SHOWN, NOT_TRIED, REFUTED, difference, read_claims
+from pyasr.report.experiments import Experiments, experiment_pictures, kept_cells, spread
+from pyasr.report.kept_runs import KeptRun, keep, read_kept, write_kept
+from pyasr.report.parallel import page
+from pyasr.report.parallel_runs import Runs
+
+MADE_BY = {"command": "steps/x", "ended": "2026-01-01", "commit": "abc", "machine": "EPYC", "versions": {"torch": "2"}}
+RUN = KeptRun("batch/a/8/seed1", "learns", 3.0, 30.0, 6.0, None, None, None, 100.0, 4.0, ((0.0, 7.0, 1.0), (100.0, 3.0, 30.0)), (0.1,),
+              "steps/simulate_parallel.py x", MADE_BY)  # fmt: skip
+
+
+def trained(directory: Path, **losses) -> None:
+    """ibm.jsonl with the cells batch/NAME/8, of which each has seeds 1, 2, ... with these losses; None: numbers that are not finite."""
+    runs = [replace(RUN, name=f"batch/{name}/8/seed{seed}", loss=loss, verdict="not a number" if loss is None else "learns" if loss < 5.9 else "stuck")
+            for name, of_seeds in losses.items() for seed, loss in enumerate(of_seeds, 1)]  # fmt: skip
+    write_kept(directory / "ibm.jsonl", runs)
+
+
+def judged(directory: Path, test: str) -> str:
+    (directory / "claims.tsv").write_text(f"# comment\nit is so\tpaper\t1.0\t{test}\n")
+    (claim,) = read_claims(directory / "claims.tsv")
+    return claim.verdict(kept_cells(directory))
+
+
+@pytest.mark.parametrize("test, verdict", [
+    ("loss ibm/batch/good/8 < ibm/batch/bad/8", CONFIRMED), ("loss ibm/batch/bad/8 < ibm/batch/good/8", REFUTED),
+    ("loss ibm/batch/good/8 < ibm/batch/wide/8", NOT_SHOWN), ("loss ibm/batch/good/8 < 0.5 ibm/batch/bad/8", REFUTED),
+    ("loss ibm/batch/bad/8 < 1.2 ibm/batch/good/8", CONFIRMED), ("loss ibm/batch/good/8 = ibm/batch/near/8", CONFIRMED),
+    ("loss ibm/batch/good/8 = ibm/batch/bad/8", REFUTED), ("loss ibm/batch/good/8 = ibm/batch/wide/8", NOT_SHOWN),
+    ("learns ibm/batch/good/8", CONFIRMED), ("diverges ibm/batch/good/8", REFUTED), ("diverges ibm/batch/stuck/8", CONFIRMED),
+    ("learns ibm/batch/half/8", NOT_SHOWN), ("loss ibm/batch/good/8 < ibm/batch/nan/8", CONFIRMED),
+    ("loss ibm/batch/nan/8 = ibm/batch/nan/8", CONFIRMED), ("loss ibm/batch/nan/8 < ibm/batch/good/8", REFUTED),
+    ("loss ibm/batch/good/8 < ibm/batch/none/8", NOT_TRIED), ("learns ibm/batch/none/8", NOT_TRIED), ("none too large", NOT_TRIED),
+    ("wer ibm/batch/good/8 < ibm/batch/bad/8", NOT_TRIED),
+    ("learns ibm/batch/good/8 and diverges ibm/batch/stuck/8", CONFIRMED), ("learns ibm/batch/good/8 and learns ibm/batch/stuck/8", REFUTED),
+    ("learns ibm/batch/good/8 and learns ibm/batch/none/8", NOT_TRIED)])  # fmt: skip
+def test_verdicts(test, verdict, tmp_path):
+    trained(tmp_path, good=[3.0, 3.1, 3.05], near=[3.01, 3.1, 3.06], bad=[3.3, 3.4, 3.36], wide=[2.5, 3.3, 3.4], stuck=[6.0, 6.0],
+            half=[3.0, 6.0], nan=[None, None, None])  # fmt: skip
+    assert judged(tmp_path, test) == verdict
+
+
+def test_intervals_are_students_where_there_are_seeds_enough():
+    """By hand: logs 0.1, 0.2, 0.3 have a mean of 0.2 and a standard deviation of 0.1; t of two degrees of freedom is 4.303."""
+    low, high = difference([(math.exp(x), 1.0) for x in (0.1, 0.2, 0.3)], 0.01)
+    assert (low, high) == pytest.approx((0.2 - 4.303 * 0.1 / math.sqrt(3), 0.2 + 4.303 * 0.1 / math.sqrt(3)))
+    assert difference([(1.1, 1.0)], 0.01) == pytest.approx((math.log(1.1) - 0.01, math.log(1.1) + 0.01))
+
+
+@pytest.mark.parametrize("line", ["a\tb\tc", "a\tb\tc\tloss x", "a\tb\tc\tbeauty x < y", "a\t\tc\tlearns x", "a\tb\tc\tlearns x or learns y"])
+def test_lines_that_are_no_claims(line, tmp_path):
+    (tmp_path / "claims.tsv").write_text(f"# comment\n{line}\n")
+    with pytest.raises(UserError, match="claims.tsv:2: "):
+        read_claims(tmp_path / "claims.tsv")
+
+
+def simulation(directory: Path, loss: float | None) -> Path:
+    directory.mkdir(parents=True)
+    content = {"epoch_frames": 1000, "num_parameters": 10, "epoch_s": 50.0, "diverged": None if loss else "diverged", "apart": [],
+               "verdict": "learns" if loss else "not a number", "guessing": {"priors": 6.0, "uniform": 7.0},
+               "history": [[0.0, -7.0, 0.01], [50.0, -(loss or 9.0), 0.251]], "seconds": {"computing": 1.0, "waiting": 0.0, "mixing": 0.0},
+               "virtual": {"num_learners": 4, "compute_s": 1.0}, "training": {"loop": {"train_seed": 1}, "mixing": {"parallel": "d1d"},
+               "learner": {"minibatch": 10, "natural_gradient": {"natural_gradient": "none"}}}}  # fmt: skip
+    (directory / "simulation.json").write_text(json.dumps(content))
+    (directory / ".done.json").write_text(json.dumps(MADE_BY | {"options": {}, "inputs": {}}))
+    return directory
+
+
+def test_what_is_kept_of_simulations(tmp_path):
+    results = tmp_path / "kept" / "ibm.jsonl"
+    for name, loss in (("b/x/2/seed1", 3.5), ("b/x/1/seed1", None), ("b/x/2/seed1", 3.25)):
+        place = tmp_path / str(loss) / name
+        keep(simulation(place, loss), results, f"command of {name}")
+    diverged, run = read_kept(results)
+    assert (diverged.name, diverged.loss, diverged.verdict) == ("b/x/1/seed1", None, "not a number")
+    assert (run.name, run.cell, run.loss, run.accuracy, run.priors, run.speed_up) == ("b/x/2/seed1", "b/x/2", 3.25, 25.1, 6.0, 2.0)
+    assert run.command == "command of b/x/2/seed1" and run.made_by == MADE_BY
+
+
+def test_what_cannot_be_kept(tmp_path):
+    place = simulation(tmp_path / "short" / "seed1", 3.0)
+    with pytest.raises(UserError, match="TABLE/ROW/COLUMN/seedN"):
+        keep(place.rename(tmp_path / "other"), tmp_path / "x.jsonl")
+    (tmp_path / "x.jsonl").write_text('{"name": "a/b/c/seed1"}\n')
+    with pytest.raises(UserError, match="x.jsonl:1: "):
+        read_kept(tmp_path / "x.jsonl")
+
+
+def test_the_page(tmp_path):
+    trained(tmp_path, good=[3.0, 3.1], stuck=[6.0, 6.0])
+    (tmp_path / "claims.tsv").write_text("it learns\tpaper\t1.66\tlearns ibm/batch/good/8\nit is fast\tpaper\t2 h\tnone no clock\n")
+    found = Experiments(read_claims(tmp_path / "claims.tsv"), kept_cells(tmp_path))
+    text = page(Runs([]), experiments=found)
+    assert "| it learns  | paper  | 1.66      | batch/good/8 learns (3.050 (3.000 to 3.100)) | **confirmed**       | `local/experiments/ibm.sh` |" in text
+    assert "not tried: no clock" in text and "## ibm: batch" in text and "| stuck |" in text and "* machine: EPYC" in text
+    assert experiment_pictures(found.cells) == {}    # one batch makes no line
+    write_kept(tmp_path / "ibm.jsonl", [*read_kept(tmp_path / "ibm.jsonl"), replace(RUN, name="batch/good/16/seed1")])
+    assert list(experiment_pictures(kept_cells(tmp_path))) == ["ibm_batch_loss"]
+
+
+def test_numbers_over_seeds():
+    assert [spread(values, ".1f") for values in ([], [None], [1.0], [1.0, 2.0, None])] == ["-", "-", "1.0", "1.5 (1.0 to 2.0)"]
