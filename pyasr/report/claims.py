@@ -1,7 +1,7 @@
 """Published claims, and whether our trainings confirm them.
 
-A file of claims has lines of four fields with tabs between them, `CLAIM SOURCE PUBLISHED TEST`: a sentence, where it was published, the
-published numbers, and what our trainings have to show, parts of these forms with ` and ` between them:
+A file of claims has lines of four fields with tabs between them, `CLAIM SOURCE PUBLISHED TEST`: a sentence, where it was published,
+the published numbers, and what our trainings have to show, parts of these forms with ` and ` between them:
 
     learns CELL                 with every seed the model knows more than the priors
     diverges CELL               with no seed
@@ -9,8 +9,8 @@ published numbers, and what our trainings have to show, parts of these forms wit
     MEASURE CELL = CELL         equal within 1.5 %, as published errors are that differ by less
     none WHY                    the claim has not been tried
 
-A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds that are kept in WORK.jsonl. A MEASURE is one of MEASURES. Lines that begin with
-`# ` are comments.
+A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds that are kept in WORK.jsonl. A MEASURE is one of MEASURES. Lines that
+begin with # are comments.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MEASURES: dict[str, Callable[[KeptRun], float | None]] = {
     "wer": lambda run: 100.0 if run.loss is None else run.wer, "learner-wer": lambda run: run.learner_wer,
     "epoch": lambda run: run.epoch_s}  # fmt: skip
 _NOISE = {"wer": WER_NOISE, "learner-wer": WER_NOISE, "epoch": 0.0}  # of others, LOSS_NOISE
-_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 97.5 % of Student's t, by number of seeds
-_LEARNS = "learns"
+_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's t, by number of seeds
+LEARNS = "learns"
 _FORM = re.compile(r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
                    r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d[\d.]*))? (?P<b>\S+)")  # fmt: skip
 
@@ -64,7 +64,7 @@ class Part:
         return self._of_state(cells[self.cell]) if self.state else self._of_numbers(cells[self.a], cells[self.b])
 
     def _of_state(self, runs: Mapping[str, KeptRun]) -> str:
-        as_claimed = {(run.verdict == _LEARNS) == (self.state == _LEARNS) for run in runs.values()}
+        as_claimed = {(run.verdict == LEARNS) == (self.state == LEARNS) for run in runs.values()}
         return NOT_SHOWN if len(as_claimed) == 2 else CONFIRMED if as_claimed == {True} else REFUTED
 
     def _of_numbers(self, a: Mapping[str, KeptRun], b: Mapping[str, KeptRun]) -> str:
@@ -79,8 +79,8 @@ class Part:
 
 
 def difference(pairs: list[tuple[float, float]], noise: float, offset: float = 0.0) -> tuple[float, float]:
-    """An interval (95 %) of log a - log b - offset, of pairs (a, b) with the same seed: Student's with three pairs or more, else their mean
-    and +-noise. Infinite numbers are greater than all others and equal to each other."""
+    """An interval (95 %) of log a - log b - offset, of pairs (a, b) with the same seed: Student's with three pairs or more, else the mean
+    +- `noise`. Infinite numbers are greater than all others, and equal to each other."""
     logs = [0.0 if a == b else math.log(a) - math.log(b) - offset for a, b in pairs]
     middle = mean(logs)
     if math.isinf(middle) or math.isnan(middle):

@@ -1,4 +1,4 @@
-"""Sections of a page on published experiments in their own settings: the claims with our verdicts, tables and pictures of all trainings."""
+"""Sections of a page on published experiments in their own settings: claims with our verdicts, tables and pictures of all trainings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from pyasr.report.claims import MEASURES, NOT_TRIED, Cells, Claim
+from pyasr.report.claims import LEARNS, MEASURES, NOT_TRIED, Cells, Claim
 from pyasr.report.kept_runs import KeptRun, read_kept
 from pyasr.report.parallel_tables import section
 from pyasr.report.svg import Series, line_plot
 from pyasr.report.text_table import markdown_table
 
 _HOW = """\
-A claim is *confirmed* or *refuted* where our trainings with the same seeds differ by more than chance: by Student's interval (95 %) of the
-difference of logarithms with three seeds or more, else by more than 1 % (losses) or 3 % (WERs). It is *not shown* where they do not, and *not
-tried* where trainings are missing. Numbers are means over seeds, with the least and the greatest where they differ. The tables below have the
-other cells; the commands of all are in the files `*.jsonl` beside this page."""
-_TABLES: dict[str, Callable[[KeptRun], float | None]] = {
-    "Held-out loss": lambda run: run.loss, "Loss of the model of one learner": lambda run: run.learner_loss,
-    "Test WER %": lambda run: run.wer, "Test WER % of the model of one learner": lambda run: run.learner_wer}  # fmt: skip
+A claim is *confirmed* or *refuted* where our trainings with the same seeds differ by more than chance: by Student's interval (95 %) of
+the difference of logarithms with three seeds or more, else by more than 1 % (losses) or 3 % (WERs). It is *not shown* where they do not,
+and *not tried* where trainings are missing. Numbers are means over seeds, with the least and the greatest where they differ. The tables
+below have the other cells."""
+_TABLES: dict[str, tuple[Callable[[KeptRun], float | None], str]] = {
+    "Held-out loss": (lambda run: run.loss, ".3f"),
+    "Loss of the model of one learner": (lambda run: run.learner_loss, ".3f"),
+    "Test WER %": (lambda run: run.wer, ".1f"),
+    "Test WER % of the model of one learner": (lambda run: run.learner_wer, ".1f"),
+    "Virtual time of an epoch, s": (lambda run: run.epoch_s, ".0f"),
+}
 _FORMS = {"wer": ".1f", "learner-wer": ".1f", "epoch": ".0f"}
 
 
@@ -58,7 +62,7 @@ def sections(found: Experiments) -> list[str]:
 
 def _claims_table(found: Experiments) -> str:
     rows = [[claim.sentence, claim.source, claim.published, _ours(claim, found.cells), _verdict(claim, found.cells), _scripts(claim)]
-            for claim in found.claims]  # fmt: skip
+            for claim in found.claims]
     return markdown_table(["claim", "source", "published", "ours", "verdict", "made by"], rows)
 
 
@@ -106,18 +110,18 @@ def spread(values: list[float | None], form: str) -> str:
 
 def _table_section(table: str, cells: Cells) -> str:
     own = {tuple(name.rsplit("/", 2)[1:]): list(runs.values()) for name, runs in cells.items() if name.rsplit("/", 2)[0] == table}
-    parts = [f"**{title}**\n\n{_pivot(own, lambda runs: spread([value(run) for run in runs], '.3f' if 'oss' in title else '.1f'))}"
-             for title, value in _TABLES.items() if any(value(run) is not None for runs in own.values() for run in runs)]  # fmt: skip
-    if any(run.verdict != "learns" for runs in own.values() for run in runs):
+    every = [run for runs in own.values() for run in runs]
+    parts = [f"**{title}**\n\n{_pivot(own, lambda runs: spread([value(run) for run in runs], form))}"
+             for title, (value, form) in _TABLES.items() if any(value(run) is not None for run in every)]  # fmt: skip
+    if any(run.verdict != LEARNS for run in every):
         parts.insert(0, f"**What became of the networks**\n\n{_pivot(own, _verdicts)}")
-    times = f"**Virtual time of an epoch, s**\n\n{_pivot(own, lambda runs: spread([run.epoch_s for run in runs], '.0f'))}"
     work, _, title = table.partition("/")
-    return section(f"{work}: {title}", *parts, times)
+    return section(f"{work}: {title}", *parts)
 
 
 def _pivot(cells: dict[tuple[str, str], list[KeptRun]], value: Callable[[list[KeptRun]], str]) -> str:
-    rows, columns = dict.fromkeys(row for row, _ in cells), sorted({column for _, column in cells}, key=_place)
-    body = [[row, *(value(cells[row, column]) if (row, column) in cells else "-" for column in columns)] for row in rows]
+    columns = sorted({column for _, column in cells}, key=_place)
+    body = [[row, *(value(cells.get((row, column), [])) or "-" for column in columns)] for row in dict.fromkeys(row for row, _ in cells)]
     return markdown_table(["", *columns], body)
 
 

@@ -1,4 +1,4 @@
-"""Results of simulated trainings that are kept in a file of lines, so that a comparison may go on for days, on one machine and then on another.
+"""Results of simulated trainings that are kept in a file, so that a comparison can go on for days, on one machine and then on another.
 
 A training is named TABLE/ROW/COLUMN/seedN. The file has a line of JSON for each, in the order of the names.
 """
@@ -56,12 +56,12 @@ class KeptRun:
 
 
 def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
-    """Add what a simulation has come to to a file, and return it. Raises UserError where `directory` has no complete simulation, or a name
-    of another form."""
+    """Add the result of a simulation to a file, and return it. Raises UserError where `directory` has no complete simulation, or a name of
+    another form."""
     name = "/".join(Path(directory).absolute().parts[-4:])
     done = read_done(directory)
     if family_of(name) is None or done is None:
-        raise UserError(f"{directory}: not a complete simulation TABLE/ROW/COLUMN/seedN; run steps/simulate_parallel.py with such an output")
+        raise UserError(f"{directory}: not a complete simulation TABLE/ROW/COLUMN/seedN; make one by steps/simulate_parallel.py")
     run = _kept(read_run(directory), name, command or done["command"], facts(done))
     write_kept(path, [*read_kept(path), run])
     return run
@@ -69,12 +69,14 @@ def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
 
 def _kept(run: Run, name: str, command: str, made_by: dict) -> KeptRun:
     """What is to be kept of a simulation."""
-    content, timed = run.content, run.content["epoch_s"]
-    curve = tuple((_rounded(seconds, 1), _rounded(-objective), _rounded(100 * accuracy, 2)) for seconds, objective, accuracy in content["history"])
-    return KeptRun(name, run.verdict, None if run.diverged else _rounded(run.loss), None if run.diverged else _rounded(run.accuracy, 2),
-                   _rounded((content.get("guessing") or {}).get("priors")), _rounded(run.loss_apart), _rounded(run.wer, 2),
-                   _rounded(run.of_learner and run.of_learner.wer, 2), _rounded(timed, 1), _rounded(run.speed_up, 2) if timed else None, curve,
-                   tuple(_rounded(distance) for _, distance in run.consensus_distances), command, made_by)  # fmt: skip
+    history, timed, alone = run.content["history"], run.content["epoch_s"], run.of_learner
+    loss, accuracy = (None, None) if run.diverged else (run.loss, run.accuracy)
+    priors = (run.content.get("guessing") or {}).get("priors")
+    curve = tuple((_rounded(seconds, 1), _rounded(-objective), _rounded(100 * share, 2)) for seconds, objective, share in history)
+    distances = tuple(_rounded(distance) for _, distance in run.consensus_distances)
+    return KeptRun(name, run.verdict, _rounded(loss), _rounded(accuracy, 2), _rounded(priors), _rounded(run.loss_apart),
+                   _rounded(run.wer, 2), _rounded(alone and alone.wer, 2), _rounded(timed, 1), _rounded(timed and run.speed_up, 2),
+                   curve, distances, command, made_by)  # fmt: skip
 
 
 def _rounded(value: float | None, places: int = 4) -> float | None:

@@ -1,4 +1,4 @@
-"""The scripts of published experiments on virtual learners make the trainings that the claims look at, each once, and keep their results."""
+"""The scripts of published experiments on virtual learners make the trainings that the claims look at, each once, and keep the results."""
 
 import json
 from pathlib import Path
@@ -15,19 +15,21 @@ WORKS = sorted(path.stem for path in EXPERIMENTS.glob("*.sh") if path.stem != "c
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
     """The simulations that each script makes: their words."""
-    return {work: [words for words in calls(recorded_recipe(tmp_path_factory.mktemp(work) / "s5"), f"local/experiments/{work}.sh", "--seeds", "1 2")
-                   if words[0] == "steps/simulate_parallel.py"] for work in WORKS}  # fmt: skip
+    recipes = {work: recorded_recipe(tmp_path_factory.mktemp(work) / "s5") for work in WORKS}
+    commands = {work: calls(recipe, f"local/experiments/{work}.sh", "--seeds", "1 2") for work, recipe in recipes.items()}
+    return {work: [words for words in found if words[0] == "steps/simulate_parallel.py"] for work, found in commands.items()}
 
 
 @pytest.mark.parametrize("work", WORKS)
 def test_every_cell_is_made_once_for_each_seed(work, cells):
     made = [words[-1] for words in cells[work]]
     assert len(set(made)) == len(made) and all(name.startswith(f"exp/experiments/{work}/") for name in made)
-    assert {name.replace("/seed1", "/seed2") for name in made if name.endswith("/seed1")} == {name for name in made if name.endswith("/seed2")}
+    first, second = ({name.removesuffix(seed) for name in made if name.endswith(seed)} for seed in ("/seed1", "/seed2"))
+    assert first == second
 
 
 def test_claims_look_at_cells_that_are_made(cells):
-    made = {name.removeprefix("exp/experiments/").rpartition("/")[0] for work in WORKS for *_, name in cells[work]}
+    made = {name.removeprefix("exp/experiments/").rpartition("/")[0] for found in cells.values() for *_, name in found}
     assert {name for claim in read_claims(EXPERIMENTS / "claims.tsv") for name in claim.cells} <= made
 
 

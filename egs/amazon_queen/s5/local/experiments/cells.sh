@@ -25,10 +25,10 @@ make_data() {
   utils/subset_data_dir.py --random "$num_utts" "data/train$features" "exp/experiments/data_$num_utts$features"
 }
 
-# scheme_options SCHEME[:TOPOLOGY]
-scheme_options() {
-  echo "--parallel ${1%%:*}"
-  if [ "${1#*:}" != "$1" ]; then echo "--topology ${1#*:}"; fi
+# set_scheme SCHEME[:TOPOLOGY]: its options as $scheme_opts.
+set_scheme() {
+  scheme_opts="--parallel ${1%%:*}"
+  if [ "${1#*:}" != "$1" ]; then scheme_opts="$scheme_opts --topology ${1#*:}"; fi
 }
 
 # ratio A B: A / B of two whole numbers, to six places.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # IBM's comparisons (arXiv:1904.04956, 1907.05701, 2110.11199, 2112.01433) on virtual learners: batches, rates and numbers of learners by
-# scheme, one slow learner. A small BLSTM learns from a part of the corpus with the published rates, momentum and schedule; a batch is a 64th
-# of the published one, so that an epoch has about a fifth of the updates that it has in the papers' 300 hours. Begins with what run.sh made.
+# scheme, one slow learner. A small BLSTM learns from a part of the corpus with the published rates and momentum, in half of the published
+# epochs. A batch is a 64th of the published one, so that an epoch has about a fifth of the updates that it has in the papers' 300 hours.
+# Begins with what run.sh made.
 #
 #   local/experiments/ibm.sh
 #   local/experiments/ibm.sh --seeds 1 --stop-stage 2
@@ -28,10 +29,12 @@ hosts="--compute-s 1.3 --bandwidth-mb 12500 --latency-s 5e-6 --learners-per-host
 # ibm NAME LEARNERS BATCH SCHEME[:TOPOLOGY] FACTOR OPTIONS...: a 64th of a published batch, and its published rate times FACTOR. The rate is
 # 0.1 for 256 segments in torch's terms, where steps are 10 times ours if the momentum is 0.9; the warm-up begins with a tenth of it.
 ibm() {
-  local name=$1 learners=$2 batch=$3 scheme=$4 factor=$5
+  local name=$1 learners=$2 batch=$3 rate=$(($3 * $5)) segments
+  set_scheme "$4"
   shift 5
-  cell "$name" --config conf/parallel_blstm.conf --num-learners "$learners" $(scheme_options "$scheme") $hosts \
-    --minibatch "$(((batch / 64 + learners - 1) / learners * 21))" --learning-rate "$(ratio $((batch * $factor)) 2560)" "$@"
+  segments=$(((batch / 64 + learners - 1) / learners))
+  cell "$name" --config conf/parallel_blstm.conf --num-learners "$learners" $scheme_opts $hosts --minibatch $((21 * segments)) \
+    --learning-rate "$(ratio $rate 2560)" "$@"
 }
 
 if stage 1 "Data"; then
@@ -65,7 +68,8 @@ fi
 if stage 5 "One slow learner of 16"; then
   for factor in 1 2 5 10 100; do
     for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd $rings d1d; do
-      cell "straggler/${scheme/:/-}/$factor" --config conf/parallel_dnn.conf --num-learners 16 $(scheme_options "$scheme") $hosts \
+      set_scheme "$scheme"
+      cell "straggler/${scheme/:/-}/$factor" --config conf/parallel_dnn.conf --num-learners 16 $scheme_opts $hosts \
         --hidden-layers 1 --hidden-dim 8 --minibatch 16 --num-epochs 1 --straggler $factor
     done
   done

@@ -54,9 +54,9 @@ fi
 if stage 3 "Minibatches between averages, size of minibatches, schedule"; then
   for learners in 16 1; do
     decoded su_chen contrasts/newbob/$learners $learners $from_dbn $by_ng --schedule newbob-accuracy --num-epochs 20
-    for minibatch in 256 4096; do
-      decoded su_chen contrasts/minibatch-$minibatch/$learners $learners $from_dbn $by_ng --minibatch $((minibatch / 8)) \
-        --period-frames $((minibatch / 8 * 10)) --compute-s "$(ratio $((minibatch * 16)) 102400)"
+    for minibatch in 32 512; do
+      decoded su_chen contrasts/minibatch-$((8 * minibatch))/$learners $learners $from_dbn $by_ng --minibatch $minibatch \
+        --period-frames $((10 * minibatch)) --compute-s "$(ratio $minibatch 800)"
     done
   done
   for period in 20 100; do
