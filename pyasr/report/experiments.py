@@ -10,7 +10,6 @@ from statistics import mean
 from pyasr.report.claims import LEARNS, MEASURES, NOT_TRIED, Cells, Claim
 from pyasr.report.kept_runs import KeptRun, read_kept
 from pyasr.report.parallel_tables import section
-from pyasr.report.svg import Series, line_plot
 from pyasr.report.text_table import markdown_table
 
 _HOW = """\
@@ -25,6 +24,7 @@ _TABLES: dict[str, tuple[Callable[[KeptRun], float | None], str]] = {
     "Test WER % of the model of one learner": (lambda run: run.learner_wer, ".1f"),
     "Virtual time of an epoch, s": (lambda run: run.epoch_s, ".0f"),
 }
+Table = dict[tuple[str, str], list[KeptRun]]  # by row and column
 _FORMS = {"wer": ".1f", "learner-wer": ".1f", "epoch": ".0f"}
 
 
@@ -52,12 +52,21 @@ def kept_cells(directory: Path) -> Cells:
     return cells
 
 
+def by_table(cells: Cells) -> dict[str, Table]:
+    """The trainings of each WORK/TABLE."""
+    tables: dict[str, Table] = {}
+    for name, runs in cells.items():
+        table, row, column = name.rsplit("/", 2)
+        tables.setdefault(table, {})[row, column] = list(runs.values())
+    return tables
+
+
 def sections(found: Experiments) -> list[str]:
     """The claims, then a section for each table; nothing where there are no claims."""
     if not found.claims:
         return []
-    tables = dict.fromkeys(name.rsplit("/", 2)[0] for name in found.cells)
-    return [section("Claims", _HOW, _claims_table(found)), *(_table_section(table, found.cells) for table in tables)]
+    tables = [_table_section(name, table) for name, table in by_table(found.cells).items()]
+    return [section("Claims", _HOW, _claims_table(found)), *tables]
 
 
 def _claims_table(found: Experiments) -> str:
@@ -108,49 +117,25 @@ def spread(values: list[float | None], form: str) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def _table_section(table: str, cells: Cells) -> str:
-    own = {tuple(name.rsplit("/", 2)[1:]): list(runs.values()) for name, runs in cells.items() if name.rsplit("/", 2)[0] == table}
-    every = [run for runs in own.values() for run in runs]
-    parts = [f"**{title}**\n\n{_pivot(own, lambda runs: spread([value(run) for run in runs], form))}"
+def _table_section(name: str, table: Table) -> str:
+    every = [run for runs in table.values() for run in runs]
+    parts = [f"**{title}**\n\n{_pivot(table, lambda runs: spread([value(run) for run in runs], form))}"
              for title, (value, form) in _TABLES.items() if any(value(run) is not None for run in every)]  # fmt: skip
     if any(run.verdict != LEARNS for run in every):
-        parts.insert(0, f"**What became of the networks**\n\n{_pivot(own, _verdicts)}")
-    work, _, title = table.partition("/")
-    return section(f"{work}: {title}", *parts)
+        parts.insert(0, f"**What became of the networks**\n\n{_pivot(table, _verdicts)}")
+    return section(name.replace("/", ": "), *parts)
 
 
-def _pivot(cells: dict[tuple[str, str], list[KeptRun]], value: Callable[[list[KeptRun]], str]) -> str:
-    columns = sorted({column for _, column in cells}, key=_place)
-    body = [[row, *(value(cells.get((row, column), [])) or "-" for column in columns)] for row in dict.fromkeys(row for row, _ in cells)]
+def _pivot(table: Table, value: Callable[[list[KeptRun]], str]) -> str:
+    columns = sorted({column for _, column in table}, key=place_of)
+    body = [[row, *(value(table.get((row, column), [])) or "-" for column in columns)] for row in dict.fromkeys(row for row, _ in table)]
     return markdown_table(["", *columns], body)
 
 
-def _place(column: str) -> tuple[float, str]:
-    """Numbers, and fractions A-B, in their order, then words."""
+def place_of(column: str) -> tuple[float, str]:
+    """A number, or a fraction A-B, infinity for a word; and the name itself."""
     over, _, under = column.partition("-")
     try:
         return float(over) / float(under or 1), column
     except ValueError:
         return float("inf"), column
-
-
-def experiment_pictures(cells: Cells) -> dict[str, str]:
-    """SVGs by name: of each table whose columns are numbers the loss by column, and the WER where test sets were decoded."""
-    made = {}
-    for table in dict.fromkeys(name.rsplit("/", 2)[0] for name in cells):
-        for measure, label in (("loss", "held-out loss"), ("wer", "test WER %")):
-            series = {row: line for row, line in _lines(table, cells, measure).items() if len(line) > 1}
-            if series:
-                made[f"{table.replace('/', '_')}_{measure}"] = line_plot(series, table, table.partition("/")[2], label, log2=True)
-    return made
-
-
-def _lines(table: str, cells: Cells, measure: str) -> Series:
-    """A line of means for each row."""
-    lines: Series = {}
-    for name, runs in cells.items():
-        place, row, column = name.rsplit("/", 2)
-        numbers = [number for run in runs.values() if (number := getattr(run, measure)) is not None]
-        if place == table and numbers and 0 < _place(column)[0] < float("inf"):
-            lines.setdefault(row, []).append((_place(column)[0], mean(numbers)))
-    return {row: sorted(line) for row, line in lines.items()}

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from pyasr.report import parallel_learning as learning
 from pyasr.report import parallel_time as times
-from pyasr.report.experiments import NO_EXPERIMENTS, Experiments, experiment_pictures, sections
+from pyasr.report.experiment_pictures import experiment_pictures
+from pyasr.report.experiments import NO_EXPERIMENTS, Experiments, sections
 from pyasr.report.parallel_pictures import pictures
 from pyasr.report.parallel_runs import RealRun, Run, Runs
 from pyasr.report.parallel_tables import cell, loss, pivot, section, wer

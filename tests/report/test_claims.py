@@ -9,7 +9,8 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.report.claims import CONFIRMED, NOT_SHOWN, NOT_TRIED, REFUTED, difference, read_claims
-from pyasr.report.experiments import Experiments, experiment_pictures, kept_cells, spread
+from pyasr.report.experiment_pictures import experiment_pictures
+from pyasr.report.experiments import Experiments, kept_cells, spread
 from pyasr.report.kept_runs import KeptRun, keep, read_kept, write_kept
 from pyasr.report.parallel import page
 from pyasr.report.parallel_runs import Runs
@@ -103,9 +104,13 @@ def test_the_page(tmp_path):
     text = page(Runs([]), experiments=found)
     assert "| it learns  | paper  | 1.66      | batch/good/8 learns (3.050 (3.000 to 3.100)) | **confirmed**       | `local/experiments/ibm.sh` |" in text
     assert "not tried: no clock" in text and "## ibm: batch" in text and "| stuck |" in text and "* machine: EPYC" in text
-    assert experiment_pictures(found.cells) == {}    # one batch makes no line
-    write_kept(tmp_path / "ibm.jsonl", [*read_kept(tmp_path / "ibm.jsonl"), replace(RUN, name="batch/good/16/seed1")])
+    assert experiment_pictures(found.cells) == {}    # one batch and one epoch make no line
+    longer = replace(RUN, name="batch/good/16/seed1", curve=[(100.0 * k, 4.0 - k, 20.0) for k in range(3)], distances=[0.2, 0.1])
+    write_kept(tmp_path / "ibm.jsonl", [*read_kept(tmp_path / "ibm.jsonl"), longer])
     assert list(experiment_pictures(kept_cells(tmp_path))) == ["ibm_batch_loss"]
+    write_kept(tmp_path / "ibm.jsonl", [replace(longer, name=f"batch/{row}/16/seed1") for row in "ab"])
+    drawn = experiment_pictures(kept_cells(tmp_path))
+    assert list(drawn) == ["ibm_batch_time", "ibm_batch_drift"] and drawn["ibm_batch_time"].count("<polyline") == 4    # and the legend's
 
 
 def test_numbers_over_seeds():
