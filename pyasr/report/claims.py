@@ -9,16 +9,18 @@ the published numbers, and what our trainings have to show, parts of these forms
     MEASURE CELL = CELL         equal within 1.5 %, as published errors are that differ by less
     none WHY                    the claim has not been tried
 
-A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds that are kept in WORK.jsonl. A MEASURE is one of MEASURES. Lines that
-begin with # are comments.
+A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds that are kept in WORK.jsonl. A MEASURE is one of MEASURES, or `to-A`: the
+virtual time until A % of the held-out frames are right. Lines that begin with # are comments.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -34,10 +36,25 @@ MEASURES: dict[str, Callable[[KeptRun], float | None]] = {
     "wer": lambda run: 100.0 if run.loss is None else run.wer, "learner-wer": lambda run: run.learner_wer,
     "epoch": lambda run: run.epoch_s}  # fmt: skip
 _NOISE = {"wer": WER_NOISE, "learner-wer": WER_NOISE, "epoch": 0.0}  # of others, LOSS_NOISE
+_TO = re.compile(r"to-(\d+\.?\d*)")
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's t, by number of seeds
 LEARNS = "learns"
 _FORM = re.compile(r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
                    r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d[\d.]*))? (?P<b>\S+)")  # fmt: skip
+
+
+def measure(name: str) -> Callable[[KeptRun], float | None] | None:
+    """What a MEASURE is of a training; None where there is no such measure."""
+    timed = _TO.fullmatch(name)
+    return partial(seconds_to, float(timed[1])) if timed else MEASURES.get(name)
+
+
+def seconds_to(accuracy: float, run: KeptRun) -> float:
+    """Virtual seconds until so many per cent of the held-out frames are right, interpolated between the ends of epochs; infinite if never."""
+    for (before, _, low), (after, _, high) in itertools.pairwise(run.curve):
+        if low < accuracy <= high:
+            return before + (after - before) * (accuracy - low) / (high - low)
+    return math.inf
 
 
 @dataclass(frozen=True)
@@ -68,7 +85,7 @@ class Part:
         return NOT_SHOWN if len(as_claimed) == 2 else CONFIRMED if as_claimed == {True} else REFUTED
 
     def _of_numbers(self, a: Mapping[str, KeptRun], b: Mapping[str, KeptRun]) -> str:
-        value = MEASURES[self.measure]
+        value = measure(self.measure)
         pairs = [(value(a[seed]), value(b[seed])) for seed in sorted(a.keys() & b.keys())]
         if not pairs or None in {number for pair in pairs for number in pair}:
             return NOT_TRIED
@@ -130,7 +147,7 @@ def _claim(line: str, where: str) -> Claim:
 
 def _part(text: str, where: str) -> Part:
     found = _FORM.fullmatch(text)
-    if not found or found["measure"] and found["measure"] not in MEASURES:
+    if not found or found["measure"] and measure(found["measure"]) is None:
         raise UserError(f"{where}: '{text}' is not a test: 'learns CELL', 'diverges CELL', 'MEASURE CELL < CELL', 'MEASURE CELL = CELL' or "
-                        f"'none WHY', where MEASURE is one of {', '.join(MEASURES)}")  # fmt: skip
+                        f"'none WHY', where MEASURE is one of {', '.join(MEASURES)}, to-A")  # fmt: skip
     return Part(**found.groupdict())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from pyasr.report.claims import LEARNS, MEASURES, NOT_TRIED, Cells, Claim
+from pyasr.report.claims import LEARNS, NOT_TRIED, Cells, Claim, measure
 from pyasr.report.kept_runs import KeptRun, read_kept
 from pyasr.report.parallel_tables import section
 from pyasr.report.text_table import markdown_table
@@ -96,12 +96,12 @@ def _ours(claim: Claim, cells: Cells) -> str:
     return "; ".join(told) or "-"
 
 
-def _number(measure: str | None, runs: Iterable[KeptRun]) -> str:
+def _number(name: str | None, runs: Iterable[KeptRun]) -> str:
     """Of a measure; without one, the verdict on the network and its loss."""
     runs = list(runs)
-    if measure is None:
+    if name is None:
         return f"{_verdicts(runs)} ({spread([run.loss for run in runs], '.3f')})"
-    return spread([MEASURES[measure](run) for run in runs], _FORMS.get(measure, ".3f"))
+    return spread([measure(name)(run) for run in runs], ".0f" if name.startswith("to-") else _FORMS.get(name, ".3f"))
 
 
 def _verdicts(runs: list[KeptRun]) -> str:

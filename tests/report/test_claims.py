@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.report.claims import CONFIRMED, NOT_SHOWN, NOT_TRIED, REFUTED, difference, read_claims
+from pyasr.report.claims import CONFIRMED, NOT_SHOWN, NOT_TRIED, REFUTED, difference, read_claims, seconds_to
 from pyasr.report.experiment_pictures import experiment_pictures
 from pyasr.report.experiments import Experiments, kept_cells, spread
 from pyasr.report.kept_runs import KeptRun, keep, read_kept, write_kept
@@ -44,11 +44,20 @@ def judged(directory: Path, test: str) -> str:
     ("loss ibm/batch/good/8 < ibm/batch/none/8", NOT_TRIED), ("learns ibm/batch/none/8", NOT_TRIED), ("none too large", NOT_TRIED),
     ("wer ibm/batch/good/8 < ibm/batch/bad/8", NOT_TRIED),
     ("learns ibm/batch/good/8 and diverges ibm/batch/stuck/8", CONFIRMED), ("learns ibm/batch/good/8 and learns ibm/batch/stuck/8", REFUTED),
-    ("learns ibm/batch/good/8 and learns ibm/batch/none/8", NOT_TRIED)])  # fmt: skip
+    ("learns ibm/batch/stuck/8 and learns ibm/batch/none/8", NOT_TRIED), ("loss ibm/batch/good/8 < ibm/batch/few/8", CONFIRMED)])  # fmt: skip
 def test_verdicts(test, verdict, tmp_path):
     trained(tmp_path, good=[3.0, 3.1, 3.05], near=[3.01, 3.1, 3.06], bad=[3.3, 3.4, 3.36], wide=[2.5, 3.3, 3.4], stuck=[6.0, 6.0],
-            half=[3.0, 6.0], nan=[None, None, None])  # fmt: skip
+            half=[3.0, 6.0], few=[3.3], nan=[None, None, None])  # fmt: skip
     assert judged(tmp_path, test) == verdict
+
+
+def test_time_to_an_accuracy_is_interpolated(tmp_path):
+    curve = [(0.0, 7.0, 1.0), (100.0, 4.0, 21.0), (200.0, 3.5, 20.0), (300.0, 3.0, 30.0)]
+    assert [seconds_to(accuracy, replace(RUN, curve=curve)) for accuracy in (11.0, 21.0, 25.0, 30.1)] == [50.0, 100.0, 250.0, math.inf]
+    later = [(2 * seconds, *rest) for seconds, *rest in curve]
+    write_kept(tmp_path / "ibm.jsonl", [replace(RUN, name=f"batch/{name}/8/seed1", curve=c) for name, c in (("fast", curve), ("slow", later))])
+    assert judged(tmp_path, "to-25 ibm/batch/fast/8 < 0.52 ibm/batch/slow/8") == CONFIRMED
+    assert judged(tmp_path, "to-25 ibm/batch/fast/8 < 0.45 ibm/batch/slow/8") == REFUTED
 
 
 def test_intervals_are_students_where_there_are_seeds_enough():

@@ -15,7 +15,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 seeds="1 2 3"    # of each training
 kept=parallel    # directory of the results (path)
 decode=true      # decode the test set where error rates were published
-num_utts=2520    # utterances to train on
+num_utts=1260    # utterances to train on
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
