@@ -50,7 +50,7 @@ def measure(name: str) -> Callable[[KeptRun], float | None] | None:
 
 
 def seconds_to(accuracy: float, run: KeptRun) -> float:
-    """Virtual seconds until so many per cent of the held-out frames are right, interpolated between the ends of epochs; infinite if never."""
+    """Virtual seconds until so many per cent of the held-out frames are right, interpolated within epochs; infinite if never."""
     for (before, _, low), (after, _, high) in itertools.pairwise(run.curve):
         if low < accuracy <= high:
             return before + (after - before) * (accuracy - low) / (high - low)
