@@ -16,7 +16,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 seeds="1 2 3"    # of each training
 kept=parallel    # directory of the results (path)
 decode=true      # decode the test set where error rates were published
-num_utts=1260    # utterances to train on
+num_utts=1260    # utterances to train on; half of them where only time is looked at
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
@@ -66,6 +66,8 @@ fi
 
 # Only the time of an epoch is looked at: a tiny network, and minibatches so small that the slow learner has many of them.
 if stage 5 "One slow learner of 16"; then
+  num_utts=$((num_utts / 2))
+  make_data
   for factor in 1 2 5 10 100; do
     for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd $rings d1d; do
       set_scheme "$scheme"
