@@ -49,14 +49,23 @@ if stage 2 "Batch by scheme, 16 learners"; then
 fi
 
 if stage 3 "Rate by scheme, 16 learners, batch 8192"; then
-  for factor in 4 2 1/2 1/4 1/8; do
+  for factor in 4 8 2 1/4 1/8 1/2; do
     for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd adpsgd:random-ring d1d; do
       ibm "rate/${scheme/:/-}/${factor/\//-}" 16 8192 "$scheme" $factor
     done
   done
 fi
 
-if stage 4 "Learners by scheme, batch 8192"; then
+# IBM's network has 6 layers: a step towards it.
+if stage 4 "Layers by scheme, 16 learners, batch 8192"; then
+  for layers in 6 4; do
+    for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd; do
+      ibm "layers/${scheme/:/-}/$layers" 16 8192 "$scheme" 1 --network "conf/network/blstm_64x$layers.net"
+    done
+  done
+fi
+
+if stage 5 "Learners by scheme, batch 8192"; then
   for learners in 32 64 128 96; do
     for scheme in $rings d1d; do decoded ibm "learners/${scheme/:/-}/$learners" $learners 8192 "$scheme" 1; done
   done
@@ -65,7 +74,7 @@ if stage 4 "Learners by scheme, batch 8192"; then
 fi
 
 # Only the time of an epoch is looked at: a tiny network, and minibatches so small that the slow learner has many of them.
-if stage 5 "One slow learner of 16"; then
+if stage 6 "One slow learner of 16"; then
   num_utts=$((num_utts / 2))
   make_data
   for factor in 1 2 5 10 100; do
