@@ -23,7 +23,8 @@ Written by `utils/collect_parallel.py`; not edited by hand. Real training of a s
 is real, what it takes is the declared network's and the declared minibatch's time. Loss is held-out cross-entropy, nats a frame, of the
 model at the end: the consensus of all learners. Speed-up is against one learner's computing; those of `gradient` and `post-local` are lower
 bounds, since no message of theirs is hidden behind the backward pass, as it is over MPI.
-
+"""
+_AGREEMENT = """\
 A sentence agrees with what was published, disagrees, or does not show it, where our difference may be chance:
 
 * of losses: up to {loss:.1%}, {why};
@@ -41,13 +42,13 @@ def page(runs: Runs, real: Iterable[RealRun] = (), experiments: Experiments = NO
     """The whole page; its pictures are `all_pictures`."""
     real = list(real)
     why = _ELSEWHERE if math.isnan(runs.measured_noise) else _MEASURED
-    head = _HEAD.format(loss=runs.noise, why=why, wer=WER_NOISE, published=PUBLISHED_NOISE)
-    made = [*sections(experiments), _schemes(runs), times.mpi_ranks(runs, real), *(make(runs) for make in _SECTIONS)]
+    agreement = _AGREEMENT.format(loss=runs.noise, why=why, wer=WER_NOISE, published=PUBLISHED_NOISE) if runs.all else ""
+    made = [agreement, *sections(experiments), _schemes(runs), times.mpi_ranks(runs, real), *(make(runs) for make in _SECTIONS)]
     links = "\n".join(f"![{name}]({name}.svg)" for name in all_pictures(runs, experiments))
     simulated = records(directory for run in [*runs.all, *real] for directory in run.directories)
     found = in_order([*simulated, *(run.made_by for run in experiments.runs)])
     end = ["## Pictures\n", links, "\n## Made with\n", made_with(found), "\n## Commands\n", commands(found)]
-    return "\n".join([head, *filter(None, made), *end])
+    return "\n".join([_HEAD, *filter(None, made), *end])
 
 
 def all_pictures(runs: Runs, experiments: Experiments = NO_EXPERIMENTS) -> dict[str, str]:

@@ -32,7 +32,13 @@ if stage 1 "Data"; then
   for features in _fmllr _fbank; do make_data; done
 fi
 
-if stage 2 "Time to frame accuracies"; then
+if stage 2 "Rates of one shard"; then
+  for rate in 0.1 0.4 1.6; do
+    for network in lstm_clip cnn fbank_dnn; do chan rates/$network-$rate $network 1 --learning-rate $rate; done
+  done
+fi
+
+if stage 3 "Time to frame accuracies"; then
   for shards in 1 5 3 2 4; do
     decoded chan shards/lstm lstm_clip "$shards"
     decoded chan shards/cnn cnn "$shards"
@@ -40,7 +46,7 @@ if stage 2 "Time to frame accuracies"; then
   done
 fi
 
-if stage 3 "What keeps many shards alive"; then
+if stage 4 "What keeps many shards alive"; then
   for shards in 16 8; do
     decoded chan many/alone lstm_clip $shards
     for momentum in 0.5 0.9; do decoded chan many/momentum-$momentum lstm_clip $shards --server-momentum $momentum; done

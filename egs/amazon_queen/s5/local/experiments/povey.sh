@@ -16,25 +16,35 @@ seeds="1 2 3"    # of each training
 kept=parallel    # directory of the results (path)
 decode=true      # decode the test set where error rates were published
 num_utts=2520    # utterances to train on
+sgd_rate=0.02    # of one learner, chosen by stage 2
+ng_rate=0.005    # with natural gradient
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
 
 # povey SCHEME GRADIENT PERIOD LEARNERS: averages after so many frames of a learner, of which the first takes the best of new networks.
 povey() {
-  local scheme=$1 gradient=$2 period=$3 learners=$4 natural=none first=""
-  if [ "$gradient" = ng ]; then natural=online; fi
+  local scheme=$1 gradient=$2 period=$3 learners=$4 natural=none rate=$sgd_rate first=""
+  if [ "$gradient" = ng ]; then natural=online rate=$ng_rate; fi
   if [ "$scheme" = allreduce ]; then first="--first-mixing best"; fi
   cell "averages/$scheme-$gradient-$period/$learners" --config conf/parallel_pnorm.conf --num-learners "$learners" --parallel "$scheme" $first \
-    --natural-gradient $natural --period-frames "$((period * 128))"
+    --natural-gradient $natural --learning-rate "$rate" --period-frames "$((period * 128))"
 }
 
 if stage 1 "Data"; then
   make_data
 fi
 
+if stage 2 "Rates of one learner"; then
+  for rate in 0.005 0.02 0.08; do
+    for gradient in none online; do
+      cell "rates/$gradient/$rate" --config conf/parallel_pnorm.conf --num-learners 1 --natural-gradient $gradient --learning-rate $rate
+    done
+  done
+fi
+
 # 1000 minibatches are more than a learner has in an epoch, at whose end all average.
-if stage 2 "Averages by gradient, period and learners"; then
+if stage 3 "Averages by gradient, period and learners"; then
   for gradient in sgd ng; do decoded povey allreduce $gradient 10 1; done
   for learners in 16 8 4 2; do
     for period in 10 100 1000; do
