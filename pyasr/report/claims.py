@@ -40,7 +40,7 @@ _TO = re.compile(r"to-(\d+\.?\d*)")
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's t, by number of seeds
 LEARNS = "learns"
 _FORM = re.compile(r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
-                   r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d[\d.]*))? (?P<b>\S+)")  # fmt: skip
+                   r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d+\.?\d*))? (?P<b>\S+)")  # fmt: skip
 
 
 def measure(name: str) -> Callable[[KeptRun], float | None] | None:
@@ -98,7 +98,7 @@ class Part:
 def difference(pairs: list[tuple[float, float]], noise: float, offset: float = 0.0) -> tuple[float, float]:
     """An interval (95 %) of log a - log b - offset, of pairs (a, b) with the same seed: Student's with three pairs or more, else the mean
     +- `noise`. Infinite numbers are greater than all others, and equal to each other."""
-    logs = [0.0 if a == b else math.log(a) - math.log(b) - offset for a, b in pairs]
+    logs = [0.0 if a == b == math.inf else math.log(a) - math.log(b) - offset for a, b in pairs]
     middle = mean(logs)
     if math.isinf(middle) or math.isnan(middle):
         return middle, middle
@@ -147,7 +147,7 @@ def _claim(line: str, where: str) -> Claim:
 
 def _part(text: str, where: str) -> Part:
     found = _FORM.fullmatch(text)
-    if not found or found["measure"] and measure(found["measure"]) is None:
+    if not found or found["measure"] and measure(found["measure"]) is None or float(found["factor"] or 1) == 0:
         raise UserError(f"{where}: '{text}' is not a test: 'learns CELL', 'diverges CELL', 'MEASURE CELL < CELL', 'MEASURE CELL = CELL' or "
                         f"'none WHY', where MEASURE is one of {', '.join(MEASURES)}, to-A")  # fmt: skip
     return Part(**found.groupdict())

@@ -49,7 +49,7 @@ def _by_column(name: str, table: Table, measure: str) -> str:
     lines: Series = {}
     for (row, column), runs in table.items():
         numbers = [number for run in runs if (number := getattr(run, measure)) is not None]
-        if numbers and math.isfinite(place_of(column)[0]):
+        if numbers and 0 < place_of(column)[0] < math.inf:
             lines.setdefault(row, []).append((place_of(column)[0], mean(numbers)))
     title = name.partition("/")[2]
     return _plot({row: sorted(line) for row, line in lines.items()}, name, title, _MEASURES[measure], log2=True)

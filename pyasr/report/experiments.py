@@ -87,12 +87,13 @@ def _scripts(claim: Claim) -> str:
 
 
 def _ours(claim: Claim, cells: Cells) -> str:
-    """The numbers that the test looks at, each cell once for a measure; the verdicts on networks where it looks at these."""
+    """The numbers that the test looks at, each cell once for a measure, with the seeds; verdicts on networks where it looks at these."""
     told: dict[str, None] = {}
     for part in claim.parts:
         for name in part.cells:
             if name in cells:
-                told.setdefault(f"{name.partition('/')[2]} {_number(part.measure, cells[name].values())}")
+                seeds = f"{len(cells[name])} seed{'s' * (len(cells[name]) > 1)}"
+                told.setdefault(f"{name.partition('/')[2]} {_number(part.measure, cells[name].values())}, {seeds}")
     return "; ".join(told) or "-"
 
 
@@ -137,5 +138,5 @@ def place_of(column: str) -> tuple[float, str]:
     over, _, under = column.partition("-")
     try:
         return float(over) / float(under or 1), column
-    except ValueError:
+    except (ValueError, ZeroDivisionError):
         return float("inf"), column

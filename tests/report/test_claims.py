@@ -36,7 +36,7 @@ def judged(directory: Path, test: str) -> str:
 @pytest.mark.parametrize("test, verdict", [
     ("loss ibm/batch/good/8 < ibm/batch/bad/8", CONFIRMED), ("loss ibm/batch/bad/8 < ibm/batch/good/8", REFUTED),
     ("loss ibm/batch/good/8 < ibm/batch/wide/8", NOT_SHOWN), ("loss ibm/batch/good/8 < 0.5 ibm/batch/bad/8", REFUTED),
-    ("loss ibm/batch/bad/8 < 1.2 ibm/batch/good/8", CONFIRMED), ("loss ibm/batch/good/8 = ibm/batch/near/8", CONFIRMED),
+    ("loss ibm/batch/bad/8 < 1.2 ibm/batch/good/8", CONFIRMED), ("loss ibm/batch/good/8 < 1.2 ibm/batch/good/8", CONFIRMED), ("loss ibm/batch/good/8 = ibm/batch/near/8", CONFIRMED),
     ("loss ibm/batch/good/8 = ibm/batch/bad/8", REFUTED), ("loss ibm/batch/good/8 = ibm/batch/wide/8", NOT_SHOWN),
     ("learns ibm/batch/good/8", CONFIRMED), ("diverges ibm/batch/good/8", REFUTED), ("diverges ibm/batch/stuck/8", CONFIRMED),
     ("learns ibm/batch/half/8", NOT_SHOWN), ("loss ibm/batch/good/8 < ibm/batch/nan/8", CONFIRMED),
@@ -67,7 +67,7 @@ def test_intervals_are_students_where_there_are_seeds_enough():
     assert difference([(1.1, 1.0)], 0.01) == pytest.approx((math.log(1.1) - 0.01, math.log(1.1) + 0.01))
 
 
-@pytest.mark.parametrize("line", ["a\tb\tc", "a\tb\tc\tloss x", "a\tb\tc\tbeauty x < y", "a\t\tc\tlearns x", "a\tb\tc\tlearns x or learns y"])
+@pytest.mark.parametrize("line", ["a\tb\tc", "a\tb\tc\tloss x", "a\tb\tc\tbeauty x < y", "a\tb\tc\tloss x < 0 y", "a\t\tc\tlearns x", "a\tb\tc\tlearns x or learns y"])
 def test_lines_that_are_no_claims(line, tmp_path):
     (tmp_path / "claims.tsv").write_text(f"# comment\n{line}\n")
     with pytest.raises(UserError, match="claims.tsv:2: "):
@@ -111,7 +111,7 @@ def test_the_page(tmp_path):
     (tmp_path / "claims.tsv").write_text("it learns\tpaper\t1.66\tlearns ibm/batch/good/8\nit is fast\tpaper\t2 h\tnone no clock\n")
     found = Experiments(read_claims(tmp_path / "claims.tsv"), kept_cells(tmp_path))
     text = page(Runs([]), experiments=found)
-    assert "| it learns  | paper  | 1.66      | batch/good/8 learns (3.050 (3.000 to 3.100)) | **confirmed**       | `local/experiments/ibm.sh` |" in text
+    assert "| it learns  | paper  | 1.66      | batch/good/8 learns (3.050 (3.000 to 3.100)), 2 seeds | **confirmed**       | `local/experiments/ibm.sh` |" in text
     assert "not tried: no clock" in text and "## ibm: batch" in text and "| stuck |" in text and "* machine: EPYC" in text
     assert experiment_pictures(found.cells) == {}    # one batch and one epoch make no line
     longer = replace(RUN, name="batch/good/16/seed1", curve=[(100.0 * k, 4.0 - k, 20.0) for k in range(3)], distances=[0.2, 0.1])
