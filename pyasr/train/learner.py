@@ -125,7 +125,7 @@ class Learner:
             self._captured = self._captured or CapturedStep(self, self._pending)
             counts = self._captured.step(x, pdfs, rate, change_scale)
         else:
-            counts = self.learn(x, pdfs, rate, self.num_steps, change_scale)
+            self._pending, counts = None, self.learn(x, pdfs, rate, self.num_steps, change_scale)
         if self.semi_orthogonal and self.num_steps % PERIOD == 0:
             self._keep_semi_orthogonal()
         return counts

@@ -223,6 +223,18 @@ def test_targets_that_are_distributions_take_the_learners_own_way():
     assert learner._captured is None and learner.skips.take()[0] == 0
 
 
+def test_what_was_under_way_is_dropped_by_the_learners_own_way():
+    """As by a job that goes on where there is no GPU, and then on a GPU again."""
+    learner, other = make_learner("cpu", True), make_learner("cpu", False)
+    some = minibatches(learner, FIRST + 3)
+    learn(learner, some[:-1])
+    assert learner.state_dict()["pending"]
+    other.load_state_dict(reloaded(learner.state_dict()))
+    assert other.state_dict()["pending"]
+    learn(other, some[-1:])
+    assert other.state_dict()["pending"] is None
+
+
 def test_another_network_is_captured_anew():
     """As one that grows; the layers that were there no longer have a lag."""
     learner = make_learner("cpu", True, layers=TDNN)
