@@ -36,7 +36,7 @@ if $quick; then
   tri1_opts="--num-leaves 500 --num-gauss 3000"
   tri2_opts="--num-leaves 600 --num-gauss 4000"
   tri3_opts="--num-leaves 600 --num-gauss 5000"
-  decode_opts="--beam 10 --lattice-beam 6"
+  decode_opts="--beam 9 --lattice-beam 5"
   gmm_opts="" fmllr_opts=""
   dbn_opts="--config conf/dbn_quick.conf"
   dnn_opts="--config conf/dnn_dbn_quick.conf"
