@@ -77,7 +77,7 @@ fi
 if stage 6 "One slow learner of 16"; then
   num_utts=$((num_utts / 4))
   make_data
-  for factor in 1 2 5 10 100; do
+  for factor in 1 100 10 5 2; do
     for scheme in gradient dpsgd:fixed-ring dpsgd:random-ring adpsgd $rings d1d; do
       set_scheme "$scheme"
       cell "straggler/${scheme/:/-}/$factor" --config conf/parallel_dnn.conf --num-learners 16 $scheme_opts $hosts \
