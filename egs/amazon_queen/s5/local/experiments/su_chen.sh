@@ -31,7 +31,7 @@ su_chen() {
   cell "$name" --config conf/parallel_sigmoid.conf --num-learners "$learners" "$@"
 }
 
-# poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the model of one learner is decoded, too.
+# poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the loss of the model of one learner is kept, too.
 poster() {
   su_chen "poster-$3/$1/$2" "$2" --parallel "$1" --period-frames $(($3 * 128)) --save-learner true $from_dbn $by_ng
 }
