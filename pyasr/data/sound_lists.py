@@ -68,7 +68,7 @@ class SoundList:
     def check_files(self) -> None:
         """Raise UserError where a sound's file is missing."""
         for sound in self.sounds:
-            if complaint := look_at_audio(sound.audio, "exists").complaint:
+            if complaint := look_at_audio(sound.audio, "exists", sound.channel).complaint:
                 raise UserError(f"{self.path}: {sound.audio}: {complaint}; correct the list")
 
     def draw(self, rng: np.random.Generator) -> Sound:

@@ -14,7 +14,7 @@ from pyasr.train.loop import Training
 
 BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are
 APART = 0.5  # the most that models of these may differ
-DISTANCES = {"float32": 1e-6, "bfloat16": 1e-3}  # from the model of the CPU, which rounds bfloat16 elsewhere
+DISTANCES = {"float32": 1e-6, "bfloat16": 3e-3}  # from the model of the CPU, which rounds bfloat16 elsewhere and has no lag
 OWN_CODE_FOR_A_GPU = ("allreduce", "adpsgd", "asgd", "delayed", "diloco", "easgd", "gradient", "kaldi")
 
 

@@ -23,7 +23,6 @@ HELD_ELSEWHERE = {
     "parallel/host_copy.py": "copies between devices: tests/device/test_copies.py",
     "parallel/ring.py": "refuses other types: tests/parallel/test_ring.py",
     "train/frames.py": "narrows what it keeps: tests/train/test_frames.py",
-    "parallel/strategies/gradient_sum.py": "adds in place: tests/train/test_gradient_sum.py",
 }
 
 
