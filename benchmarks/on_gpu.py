@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 import train_lstm
 from torch.profiler import ProfilerActivity, profile
-from train_dnn import CPU_TASK, EPOCH_FRAMES, GPU_TASK, Ours, Plain, Timing, allow_tf32, gpu_peaks
+from train_dnn import CPU_TASK, EPOCH_FRAMES, GPU_TASK, Ours, Plain, Timing, allow_tf32, compare, gpu_peaks
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
@@ -164,7 +164,7 @@ def speed(options: Benchmark) -> None:
     peaks = gpu_peaks()
     for precision in ("tf32", "bfloat16"):
         allow_tf32(precision)
-        compare(dict(timings_of(options, precision)), options, precision, GPU_TASK.operations / peaks[precision])
+        tell(dict(timings_of(options, precision)), options, precision, GPU_TASK.operations / peaks[precision])
 
 
 def lstm(options: Benchmark) -> None:
@@ -172,17 +172,12 @@ def lstm(options: Benchmark) -> None:
     for chunks in (128, 256):
         timings = train_lstm.timings_of(train_lstm.GPU_TASK, train_lstm.Benchmark(num_chunks=600), "cuda", "bfloat16", chunks)
         fewer, operations = dataclasses.replace(options, num_minibatches=20), train_lstm.GPU_TASK.operations
-        compare(timings, fewer, f"{chunks} chunks", operations / peaks["bfloat16"])
+        tell(timings, fewer, f"{chunks} chunks", operations / peaks["bfloat16"])
 
 
-def compare(timings: dict[str, Timing], options: Benchmark, what: str, seconds_at_peak: float) -> None:
-    """Let all take turns, after one that is not timed."""
-    for timing in timings.values():
-        timing.turn(20)
-        timing.best = 0.0
-    for _ in range(options.num_rounds):
-        for timing in timings.values():
-            timing.turn(options.num_minibatches)
+def tell(timings: dict[str, Timing], options: Benchmark, what: str, seconds_at_peak: float) -> None:
+    """Time the systems in turns and print their rates."""
+    compare(timings, options)
     for name, timing in timings.items():
         print(f"{what}, {name:24s}{timing.best / 1e6:8.3f} M frames/s{timing.best * seconds_at_peak:6.0%} of peak; 300 h in "
               f"{EPOCH_FRAMES / timing.best:.0f} s; objective {timing.objective:.4f}")  # fmt: skip

@@ -119,23 +119,23 @@ class FeedForwardPass:
         looks         whether natural gradient takes its next W, and prepares the one after it
         """
         groups = list(self.groups) if looks else []
-        with self._beside():
+        with self._beside(looks):
             for group in groups:
                 group.begin()
         self._forward()
         cross_entropy_(self.z, self.targets, self.num_classes, self.losses, self.correct)
         self._backward()
-        self._wait()
+        self._wait(looks)
         sides = Sides(self.x[None], self.a, self.y, self.z[None], self._ones[:1], self._ones[1:])
         hats, squares, projections = self._preconditioned(sides)
-        with self._beside():
+        with self._beside(looks):
             for group, x, ht in zip(groups, sides.data, projections):
                 group.look(x, ht)
         self._write(hats)
         if self.groups is None:
             self._mark_infinite_inputs()
         judge(verdict, self.losses, self.correct, squares, [hats.first_ones, hats.ones], self.by_biases, rate, number)
-        self._wait()
+        self._wait(looks)
         for group, trace in zip(groups, verdict.traces):
             group.traces.copy_(trace)
 
@@ -144,15 +144,15 @@ class FeedForwardPass:
         are 0, which leaves this gradient finite, but the gradient of the weights is 0 times infinity."""
         self.by_biases[0].add_(0 * self.x.sum())
 
-    def _beside(self) -> contextlib.AbstractContextManager:
-        """A GPU does this beside what follows, until `_wait`."""
-        if self._stream is None:
+    def _beside(self, forks: bool) -> contextlib.AbstractContextManager:
+        """If `forks`, a GPU runs the block beside what follows, until `_wait`."""
+        if not forks or self._stream is None:
             return contextlib.nullcontext()
         self._stream.wait_stream(torch.cuda.current_stream())
         return torch.cuda.stream(self._stream)
 
-    def _wait(self) -> None:
-        if self._stream is not None:
+    def _wait(self, forks: bool) -> None:
+        if forks and self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
 
     def _forward(self) -> None:

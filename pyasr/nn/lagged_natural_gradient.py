@@ -19,8 +19,9 @@ of O from its eigenvectors.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ from pyasr.nn.natural_gradient import (
     MIN_RELATIVE_C,
     ORTHONORMAL_TOLERANCE,
     OnlineNaturalGradient,
+    root_of_ratio,
     smoothed,
 )
 from pyasr.tensor.gram_kernels import mixture, second_moment
@@ -107,7 +109,8 @@ class LaggedNaturalGradient:
 
     def begin(self) -> None:
         """Equation (2), on the device."""
-        self.factor.copy_(self.mix @ self.rows)
+        with _all_of_float32():
+            self.factor.copy_(torch.bmm(self.mix, self.rows))
         self._narrow()
 
     def projections(self, x: Tensor) -> Tensor:
@@ -128,7 +131,7 @@ class LaggedNaturalGradient:
         if self.looks:
             self.look(x, ht)
             self.traces.copy_(before)
-        return xhat[0], column, torch.where(before > 0, (before / after).sqrt(), 1.0)
+        return xhat[0], column, root_of_ratio(before, after)
 
     def look(self, x: Tensor, ht: Tensor) -> None:
         """S of equation (1), on the device; `traces` is for the caller to fill."""
@@ -137,7 +140,8 @@ class LaggedNaturalGradient:
         if self.ones:
             j[..., -1] = ht.sum(2, dtype=j.dtype)
         j.mul_(self.inverse_units)
-        torch.bmm(self.rows, self.rows.mT, out=self.gram)
+        with _all_of_float32():
+            torch.bmm(self.rows, self.rows.mT, out=self.gram)
         j.nan_to_num_(0.0, 0.0, 0.0)  # 0 times J must be 0
 
     def answer(self, looks: Looks) -> None:
@@ -186,6 +190,17 @@ def _at_once(function: Callable, *arguments) -> Future:
     future = Future()
     future.set_result(function(*arguments))
     return future
+
+
+@contextlib.contextmanager
+def _all_of_float32() -> Iterator[None]:
+    """A GPU multiplies float32 with its whole mantissa in the block, whatever `--precision` is: W would lose digits in every update."""
+    settings = torch.backends.cuda.matmul
+    before, settings.allow_tf32 = settings.allow_tf32, False
+    try:
+        yield
+    finally:
+        settings.allow_tf32 = before
 
 
 def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

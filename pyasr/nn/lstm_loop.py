@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 
 def weights_of(lstm: Lstm) -> tuple[Tensor | None, ...]:
-    """Those that the loop needs: W_r, W_p, b_p, p; None for what there is not."""
+    """The weights that the loop needs: W_r, W_p, b_p, p; None for those that the layer lacks."""
     projection = (None, None) if lstm.projection is None else (lstm.projection.weight, lstm.projection.bias)
     return lstm.recurrent.weight, *projection, lstm.peepholes
 
 
 class Recurrence(torch.autograd.Function):
-    """From layers, r and c before (B, N, ·), W_x x_t + b (T, N, 4 H) of each layer and `weights_of` each, to y of each (T, N, ·), c of each
-    and, without derivatives, i, f, g, o of each."""
+    """The loop as a function of autograd.
+
+    Inputs: B layers; r and c before the first frame (B, N, ·); then W_x x_t + b (T, N, 4 H) of each layer; then `weights_of` each layer.
+    Outputs: y (T, N, ·) of each layer, c of each layer, and i, f, g, o of each layer, which have no derivatives.
+    """
 
     @staticmethod
     def forward(ctx, layers, r, c, *tensors):
@@ -83,8 +86,8 @@ class Recurrence(torch.autograd.Function):
 class _FeedBack:
     """Derivatives by r_t through the next frame, and their limits (5).
 
-    dr           (B, N, recurrent_dim): is filled with those of the state before the first frame
-    is_to_state  whether they are wanted
+    dr           (B, N, recurrent_dim): receives the derivatives by the state before the first frame
+    is_to_state  whether these derivatives are needed
     """
 
     def __init__(self, layer: Lstm, by_recurrent: Tensor, dr: Tensor, is_to_state: bool):
@@ -94,12 +97,12 @@ class _FeedBack:
         self._cells = cells_for(dr)
 
     def bound(self, dy: Tensor) -> None:
-        """Bound the whole derivative by y_t, where that is what is fed back."""
+        """Bound the derivative by y_t if all of y_t is fed back."""
         if self._limit and self._is_all_fed_back:
             self._cells.bound(dy, self._limit)
 
     def __call__(self, da: Tensor, dy: Tensor | None) -> None:
-        """Add what `da` gives to `dy` of the frame before, or with None make it that of the state."""
+        """Add the derivatives that `da` causes to `dy` of the frame before. If `dy` is None, write them to `dr`."""
         is_bounded = self._limit and not self._is_all_fed_back
         if dy is not None and not is_bounded:
             add_bmm(dy[..., : self._dim], da, self._by_recurrent)
@@ -114,21 +117,21 @@ class _FeedBack:
 
 
 def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """(B, ...), which shares memory with a single part."""
+    """The parts as one tensor (B, ...). A single part shares its memory."""
     if parts[0] is None:
         return None
     return parts[0][None] if len(parts) == 1 else torch.stack(parts)
 
 
 def _begun(state: Tensor, num_frames: int, dim: int) -> Tensor:
-    """Room for frames (B, 1 + T, N, dim), the first of which begins with `state` (B, N, ·)."""
+    """Memory for frames (B, 1 + T, N, dim). The first frame begins with `state` (B, N, ·)."""
     frames = state.new_empty(len(state), 1 + num_frames, state.shape[1], dim)
     frames[:, 0, :, : state.shape[2]] = state
     return frames
 
 
 def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = False) -> Tensor | None:
-    """A copy of derivatives (B, T, N, ·) of the shape of `like`, 0 where there are none; with `is_optional` None if all are None."""
+    """Derivatives as one tensor (B, T, N, ·) of the shape of `like`; 0 for parts that are None. If `is_optional` and all are None: None."""
     if is_optional and all(part is None for part in parts):
         return None
     total = like.new_empty(like.shape)
@@ -138,7 +141,7 @@ def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = 
 
 
 def _gradients(lstm: Lstm, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor) -> tuple[Tensor | None, ...]:
-    """Of `weights_of` a layer; None for those that have theirs already."""
+    """The gradients of `weights_of` a layer; None for those that a preconditioner has written."""
     before = y[:-1, :, : lstm.recurrent_dim]
     recurrent, _ = own_gradients(lstm.recurrent, before.flatten(0, 1), da.flatten(0, 1))
     projection = (None, None) if lstm.projection is None else own_gradients(lstm.projection, m.flatten(0, 1), dy.flatten(0, 1))
@@ -146,7 +149,7 @@ def _gradients(lstm: Lstm, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: 
 
 
 def _peephole_gradient(layer: Lstm, da: Tensor, cells: Tensor) -> Tensor | None:
-    """Of p_i, p_f, p_o: (3, H); None where they have it already."""
+    """The gradient of p_i, p_f, p_o (3, H); None if a preconditioner has written it."""
     di, df, _, do = da.chunk(4, 2)
     of_frames = (by_a * seen for by_a, seen in ((di, cells[:-1]), (df, cells[:-1]), (do, cells[1:])))
     if layer.preconditioner is None:

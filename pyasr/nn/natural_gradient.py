@@ -168,7 +168,7 @@ class OnlineNaturalGradient:
         if self.update_is_due() and math.isfinite(trace):
             self._update(x, ht, trace, ones)
         self.num_minibatches += 1
-        return xhat, column, _root_of_ratio(trace, trace_hat)
+        return xhat, column, root_of_ratio(trace, trace_hat)
 
     def _ready(self, x: Tensor, ones: bool) -> bool:
         """Whether there is a state, made from X where it is the first."""
@@ -340,7 +340,7 @@ def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor
     q = _times_inverse_covariance(rows, alpha * max(1.0, _TRACE_FLOOR / trace))
     gamma = (rows * q).sum(1, keepdim=True)
     xhat = q * (1 + gamma / (num - 1 - gamma))
-    return xhat.to(x.dtype), _root_of_ratio(trace, float(sum_of_squares(xhat)))
+    return xhat.to(x.dtype), root_of_ratio(trace, float(sum_of_squares(xhat)))
 
 
 def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
@@ -370,8 +370,8 @@ def _residual(x: Tensor, ht: Tensor, w: Tensor) -> tuple[Tensor, Number, Number]
     return xhat, sum_of_squares(x), sum_of_squares(xhat)
 
 
-def _root_of_ratio(a: Number, b: Number) -> Number:
-    """sqrt(a / b); 1 where a is 0 or no number."""
+def root_of_ratio(a: Number, b: Number) -> Number:
+    """g of equation (5) from two traces: sqrt(a / b); 1 if a is 0 or not a number."""
     if isinstance(b, Tensor):
         return torch.where(a > 0, (a / b).sqrt(), 1.0)
     return math.sqrt(a / b) if a > 0 else 1.0

@@ -256,3 +256,18 @@ def test_mixture_is_that_of_the_next_factor(scale, num_floored):
     expected = found.left @ (eta / NUM_ROWS * j / unit + found.kept[:, None] * w)
     np.testing.assert_allclose((mix @ rows).T @ (mix @ rows), expected.T @ expected, atol=1e-9 * np.linalg.norm(expected) ** 2)
     assert (following == EPSILON).sum() == num_floored
+
+
+def test_w_keeps_its_digits_where_data_are_multiplied_in_tf32(monkeypatch):
+    """Both products of W itself; the setting is as before afterwards."""
+    settings, seen = torch.backends.cuda.matmul, []
+    monkeypatch.setattr(settings, "allow_tf32", True)
+    side = OnlineNaturalGradient(3)
+    x = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+    side.precondition(x)
+    group = LaggedNaturalGradient([side], False, 8, torch.float32)
+    multiply = torch.bmm
+    monkeypatch.setattr(torch, "bmm", lambda *args, **kwargs: seen.append(settings.allow_tf32) or multiply(*args, **kwargs))
+    group.begin()
+    group.look(x[None], group.projections(x[None]))
+    assert seen == [False, False] and settings.allow_tf32
