@@ -13,6 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import adopt, atomic_write
 from pyasr.data.ctm import Recordings
 from pyasr.data.datadir import DataDir
+from pyasr.data.glm import read_glm
 from pyasr.data.spoken import is_optional, is_unscored, letters_of
 from pyasr.data.stm import Segment
 from pyasr.io.content import read_content
@@ -37,9 +38,10 @@ def segments_of(data: DataDir) -> list[Segment]:
 
 
 def add_stm(data: DataDir, glm: Path | None = None) -> bool:
-    """Write DATA/stm and, from `glm`, DATA/glm. False if they were there with the same content."""
+    """Write DATA/stm and a copy of `glm` as DATA/glm. False if they were there with the same content. Raises UserError for a malformed glm."""
     contents = {"stm": "".join(f"{segment}\n" for segment in segments_of(data)).encode()}
     if glm:
+        read_glm(glm)
         contents["glm"] = read_content(glm)
     outdated = {name: content for name, content in contents.items() if _content(data.path / name) != content}
     for name, content in outdated.items():

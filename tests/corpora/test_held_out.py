@@ -52,6 +52,14 @@ def test_the_stm_of_a_data_directory(data, capsys):
         run_here("make_stm.py", data.path, folder=LOCAL)
 
 
+def test_a_malformed_glm_is_not_copied(data, tmp_path):
+    rules = tmp_path / "bad.glm"
+    rules.write_text(GLM.read_text() + "[unclosed => x / [ ] __ [ ]\n")
+    with pytest.raises(UserError, match=f"^{rules}:[0-9]+: "):
+        run_here("make_stm.py", "--glm", rules, data.path, folder=LOCAL)
+    assert not (data.path / "glm").exists() and not (data.path / "stm").exists()
+
+
 def test_noises_and_hesitations_do_not_count(data):
     """They would decide which LM weight is chosen, although they count in no test set."""
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
