@@ -38,7 +38,10 @@ def segments_of(data: DataDir) -> list[Segment]:
 
 
 def add_stm(data: DataDir, glm: Path | None = None) -> bool:
-    """Write DATA/stm and a copy of `glm` as DATA/glm. False if they were there with the same content. Raises UserError for a malformed glm."""
+    """Write DATA/stm and, from `glm`, DATA/glm. Returns False if they were there with the same content.
+
+    Raises UserError for a malformed glm.
+    """
     contents = {"stm": "".join(f"{segment}\n" for segment in segments_of(data)).encode()}
     if glm:
         read_glm(glm)

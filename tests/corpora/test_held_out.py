@@ -54,8 +54,8 @@ def test_the_stm_of_a_data_directory(data, capsys):
 
 def test_a_malformed_glm_is_not_copied(data, tmp_path):
     rules = tmp_path / "bad.glm"
-    rules.write_text(GLM.read_text() + "[unclosed => x / [ ] __ [ ]\n")
-    with pytest.raises(UserError, match=f"^{rules}:[0-9]+: "):
+    rules.write_text(GLM.read_text() + "UHM  %HESITATION / [ ] __ [ ]\n")
+    with pytest.raises(UserError, match=f"^{rules}:[0-9]+: .* has no '=>'"):
         run_here("make_stm.py", "--glm", rules, data.path, folder=LOCAL)
     assert not (data.path / "glm").exists() and not (data.path / "stm").exists()
 
