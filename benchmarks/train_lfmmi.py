@@ -31,8 +31,9 @@ from pyasr.hmm.model import read_subsampling
 from pyasr.parallel.comm import SoloComm
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.train import lfmmi, lfmmi_learner
+from pyasr.train import lfmmi, lfmmi_criterion
 from pyasr.train.corpus import open_corpus
+from pyasr.train.learner import Learner
 from pyasr.train.steps import lfmmi as steps
 from pyasr.train.targets import TARGETS_FILE, Targets
 
@@ -83,8 +84,8 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     rate = training.schedule.learning_rate / minibatch
     corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, training.perturb,
                          over_time=training.over_time)  # fmt: skip
-    objective = lfmmi.make_objective(spec, corpus.packing.subsampling)
-    learner = lfmmi.make_learner(training, corpus, targets.num_pdfs, comm, objective, None)
+    criterion = lfmmi.make_criterion(spec, corpus.packing.subsampling)
+    learner = Learner(lfmmi.make_network(training, corpus, targets.num_pdfs, comm), training.learner, comm.size, None, criterion)
     batches = [batch for batch, _ in zip(corpus.training.minibatches(minibatch, 1), range(num_batches))]
     for x, t in batches[:3]:
         learner.step(x, t, rate)
@@ -92,8 +93,8 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     for _ in range(2):
         clock = Clock(device_of(spec))
         step = clock.timed("step", learner.step)
-        with patch.object(lfmmi_learner, "lf_mmi_with_posteriors", clock.timed("objective", lfmmi_learner.lf_mmi_with_posteriors)), \
-             patch.object(objective.numerators, "of", clock.timed("making numerators", objective.numerators.of)), \
+        with patch.object(lfmmi_criterion, "lf_mmi_with_posteriors", clock.timed("objective", lfmmi_criterion.lf_mmi_with_posteriors)), \
+             patch.object(criterion.numerators, "of", clock.timed("making numerators", criterion.numerators.of)), \
              patch.object(leaky_hmm, "forward_backward", clock.timed("denominator", leaky_hmm.forward_backward)):
             for x, t in batches[3:]:
                 step(x, t, rate)

@@ -39,7 +39,7 @@ def frames_per_s_alone(job: Training) -> float:
 
 
 def _speed(job: Training) -> float:
-    x, targets = job.largest_minibatch()
+    x, targets = job.training.largest(job.minibatch)
     rate = job.schedule.rate(job.position.frames_seen) * job.rate_factor
 
     def seconds(num_steps: int) -> float:

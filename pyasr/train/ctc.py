@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import nn
 
 from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.acoustic import log_priors
@@ -13,6 +14,7 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.sequence.ctc import BLANK, ctc_loss
 from pyasr.train.corpus import check_frames
+from pyasr.train.criterion import SequenceCriterion
 from pyasr.train.draws import ALL
 from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import initial_random, seed_dropout
@@ -21,10 +23,10 @@ from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.shard import global_normaliser
 from pyasr.train.steps.ctc import CtcSpec
 from pyasr.train.targets import TARGETS_FILE, Targets
-from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
+from pyasr.train.totals import SequenceTotals
 
 
-class CtcTotals(ObjectiveTotals):
+class CtcTotals(SequenceTotals):
     """Sums over units: loss (nats), nothing, units."""
 
     def text(self) -> str:
@@ -36,19 +38,16 @@ class CtcTotals(ObjectiveTotals):
         return {"objective": round(self.objective, 6)} if self.sums[2] else {}
 
 
-class CtcLearner(Learner):
-    """A learner whose minibatches are whole utterances."""
-
-    def loss(self, x: torch.Tensor, supervision: CtcMinibatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """(the summed loss with a gradient; float64 (loss, 0, units)) of a minibatch."""
-        loss, counts = ctc_loss(self.network(x, torch.from_numpy(supervision.lengths).to(x.device)), supervision)
-        return loss, torch.tensor([float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device)
-
-
-class CtcJob(UtteranceTraining):
-    """A training by CTC."""
+class Ctc(SequenceCriterion):
+    """Connectionist temporal classification of whole utterances."""
 
     totals = CtcTotals
+
+    def loss(self, network: nn.Module, x: torch.Tensor, targets: CtcMinibatch,
+             number: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """The loss, and (loss, 0, units)."""
+        loss, counts = ctc_loss(network(x, torch.from_numpy(targets.lengths).to(x.device)), targets)
+        return loss, torch.tensor([float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device)
 
 
 def train_rank(spec: CtcSpec, comm: Comm) -> None:
@@ -65,9 +64,9 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     for utterances in (training, heldout):
         utterances.normalise_by(mean, inverse_std, network)
     seed_dropout(seed, comm.rank)
-    learner = CtcLearner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True))
+    learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True), Ctc())
     units, minibatch = training.mean_units(comm), options.learner.minibatch
-    make_job(CtcJob, learner, (training, heldout), strategy, options, minibatch, spec.out, training.longest, units).run()
+    make_job(learner, (training, heldout), strategy, options, minibatch, spec.out, training.longest, units).run()
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
     network = learner.network.with_parameters(learner.flat.values())
     write_model(comm, spec.out, network, normaliser, log_priors(counts_of_labels(targets)), ACOUSTIC_FACTOR)

@@ -21,8 +21,7 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.train.corpus import Corpus, open_corpus
 from pyasr.train.loop import Training
-from pyasr.train.progress import Totals
-from pyasr.train.rbm_learner import MomentumSchedule, RbmLearner, Reconstructions
+from pyasr.train.rbm_learner import MomentumSchedule, RbmLearner
 from pyasr.train.sample import choose_frames
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.dbn import UTTERANCES_FILE, DbnTraining, PretrainSpec
@@ -31,29 +30,6 @@ from pyasr.train.targets import Targets
 
 _BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
 _BIAS_BLOCK = 1024
-_GREATEST_ERROR = 1000.0
-
-
-class RbmTraining(Training):
-    """The training of one machine on one rank."""
-
-    totals = Reconstructions
-
-    @property
-    def rate_flag(self) -> str:
-        """The option of this machine's learning rate."""
-        return "--rbm-lr-low" if self.learner.rbm.gaussian else "--rbm-lr"
-
-    def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
-        """As any training, with the momentum of this moment."""
-        self.learner.momentum = self.schedule.momentum.applied(self.position.frames_seen)
-        return super()._learn(x, pdfs)
-
-    def check_divergence(self, totals: Totals) -> None:
-        """An error of a thousand times the variance of the data is not that of initial weights, which explosions soon shrink."""
-        if not totals.objective > -_GREATEST_ERROR:
-            found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
-            raise UserError(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
 
 
 def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
@@ -97,8 +73,8 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm])
     schedule = MomentumSchedule(schedule_options, strategy.epoch_frames(corpus.training.num_frames), options.momentum)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
-    job = RbmTraining(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop,
-                      options.compute.minibatch, rate_factor, directory)  # fmt: skip
+    job = Training(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, options.compute.minibatch, rate_factor,
+                   directory)  # fmt: skip
     _announce(job, schedule_options, number)
     job.run()
     return finished(learner)
@@ -116,7 +92,7 @@ def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, number:
     rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
     rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
     samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
-    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"machine {number}")
+    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"machine {number}", options.momentum)
 
 
 def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:

@@ -19,9 +19,11 @@ from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import Strategy, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.train.carried_states import CarriedCrossEntropy
 from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.combine import RecentModels
 from pyasr.train.corpus import open_corpus
+from pyasr.train.criterion import CrossEntropy
 from pyasr.train.dbn import check_dbn
 from pyasr.train.growth import Growth, first_shape
 from pyasr.train.input_transform import estimate_transform
@@ -32,7 +34,6 @@ from pyasr.train.one_learner import OneLearner, save_one_learner
 from pyasr.train.options import SATURATING
 from pyasr.train.priors import decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
-from pyasr.train.row_learner import RowLearner
 from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule
@@ -56,7 +57,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
     gradient_sum = strategy.sum_gradients(of_any_size=options.over_time.carry_state)
     learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum)
-    job = make_job(kind, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
+    job = make_job(learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out, kind=kind)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
     job.growth = make_growth(options, counts, job.schedule, strategy, sample, recent)
@@ -94,8 +95,8 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     if dbn is not None:
         dbn.start(network)
     seed_dropout(seed, comm.rank)
-    kind = RowLearner if options.over_time.carry_state else Learner
-    return kind(network, options.learner, comm.size, gradient_sum)
+    criterion = CarriedCrossEntropy() if options.over_time.carry_state else CrossEntropy()
+    return Learner(network, options.learner, comm.size, gradient_sum, criterion)
 
 
 def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: torch.Generator,

@@ -23,7 +23,6 @@ import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.errors import UserError
@@ -36,11 +35,10 @@ from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.tensor.squares import Number
 from pyasr.train.captured_step import CapturedStep, is_past_first_updates, why_not
 from pyasr.train.completion import Completion
-from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import Component, components_of
+from pyasr.train.criterion import Criterion, CrossEntropy
 from pyasr.train.options import LearnerOptions
 from pyasr.train.skips import Skips, clear_unless
-from pyasr.train.soft_targets import SoftTargets
 
 
 class Learner:
@@ -50,17 +48,17 @@ class Learner:
     num_steps   minibatches so far
     skips       those of them that were left out because the gradient of a component was not finite
     gradient_sum  adds the gradient over ranks before it is used; None: every rank takes steps of its own
+    criterion   what the network learns
     is_captured  whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it cannot be
-    uses_layers_once  in a minibatch, so that it is known when the gradient of a layer is complete
     """
 
-    uses_layers_once = True
     _completion: Completion | None = None
     _captured: CapturedStep | None = None
     _pending: list[Pending] | None = None  # natural gradient of captured steps that go on
 
-    def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
-        self.options, self.gradient_sum = options, gradient_sum
+    def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None,
+                 criterion: Criterion | None = None):  # fmt: skip
+        self.options, self.gradient_sum, self.criterion = options, gradient_sum, criterion or CrossEntropy()
         self.momentum, self.l2, self.num_ranks = options.momentum, options.l2 / num_ranks, num_ranks
         self.max_change, self.num_steps = options.max_change, 0
         self._dropout_schedule = options.schedule_of_dropout()
@@ -71,6 +69,7 @@ class Learner:
     def adopt(self, network: nn.Module) -> None:
         """Go on with another network, such as a grown one: new flat buffers; what was remembered of earlier minibatches is forgotten."""
         self._forget_captured()
+        self.criterion.forget()
         self.network = network.to(self.options.torch_device())
         self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
@@ -82,16 +81,16 @@ class Learner:
         self.skips = Skips([component.name for component in self.components], self.flat.master.device)
         if self.gradient_sum:
             self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
-        self.not_captured = "the criterion is not the cross-entropy of frames" if type(self) is not Learner else why_not(self)
+        self.not_captured = self.criterion.not_captured or why_not(self)
         self.is_captured = self.flat.master.device.type == "cuda" and not self.not_captured
-        if self.gradient_sum and self.uses_layers_once:
+        if self.gradient_sum and self.criterion.uses_layers_once(network):
             self._completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
         pending = self._captured.state_dict() if self._captured else self._pending
         return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(),
-                "skips": self.skips.counts, "num_steps": self.num_steps, "pending": pending}  # fmt: skip
+                "skips": self.skips.counts, "num_steps": self.num_steps, "pending": pending, **self.criterion.state_dict()}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave. Raises UserError if it is of another network."""
@@ -100,6 +99,7 @@ class Learner:
         self._pending = state.get("pending")
         self.skips.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
+        self.criterion.load_state_dict(state, self.flat.master.device)
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
 
@@ -112,63 +112,55 @@ class Learner:
     def take_up(self, state: dict) -> None:
         """Go on from what `state_dict` gave in a job of another number of ranks, whose minibatches are others."""
         self.load_state_dict(state)
+        self.criterion.forget()
 
-    def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float, change_scale: float = 1.0) -> torch.Tensor:
-        """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
-        where one of them is not finite.
+    def step(self, x: torch.Tensor, targets: torch.Tensor, rate: float, change_scale: float = 1.0) -> torch.Tensor:
+        """Update the master parameters from one minibatch. Returns the sums of the criterion, float64 (3,), on the device; zeros if one of
+        them is not finite.
 
         change_scale  factor on `--max-change` for this minibatch
         """
         self.num_steps += 1
         self.network.train()
-        if self.is_captured and isinstance(pdfs, torch.Tensor) and is_past_first_updates(self):
+        if self.is_captured and isinstance(targets, torch.Tensor) and is_past_first_updates(self):
             self._captured = self._captured or CapturedStep(self, self._pending)
-            counts = self._captured.step(x, pdfs, rate, change_scale)
+            counts = self._captured.step(x, targets, rate, change_scale)
         else:
-            self._pending, counts = None, self.learn(x, pdfs, rate, self.num_steps, change_scale)
+            self._pending, counts = None, self.learn(x, targets, rate, self.num_steps, change_scale)
         if self.semi_orthogonal and self.num_steps % PERIOD == 0:
             self._keep_semi_orthogonal()
         return counts
 
-    def learn(self, x: torch.Tensor, pdfs: torch.Tensor, rate: Number, number: int | torch.Tensor, change_scale: float) -> torch.Tensor:
+    def learn(self, x: torch.Tensor, targets: torch.Tensor, rate: Number, number: int | torch.Tensor, change_scale: float) -> torch.Tensor:
         """The part of `step` that is the same in every step. `rate` and `number`, the number of the step, may be values on the device."""
         self.natural_gradient.set_rate(rate)
-        loss, counts = self.loss(x, pdfs)
-        num_frames = self._add_over_ranks(loss.backward, pdfs.numel())
+        loss, counts = self.loss(x, targets)
+        num_frames = self._add_over_ranks(loss.backward, targets.numel())
         self._update(rate, num_frames, change_scale * self.max_change, number)
         return torch.where(counts.isfinite().all(), counts, 0.0)
 
-    def try_out(self, x: torch.Tensor, pdfs: torch.Tensor) -> None:
+    def try_out(self, x: torch.Tensor, targets: torch.Tensor) -> None:
         """Compute the gradient of a minibatch as `step` does, but by this rank alone, and leave it in the flat buffer."""
         if self.gradient_sum:
             self._restart_completion()
             self.gradient_sum.leave_out()
         self.network.train()
-        self.loss(x, pdfs)[0].backward()
+        self.loss(x, targets)[0].backward()
 
     def settle(self) -> int:
         """Act as after many minibatches; returns the number of minibatches after which the work of a step repeats."""
         return math.lcm(self.natural_gradient.settle(), PERIOD if self.semi_orthogonal else 1)
 
-    def reach(self, done: float, learning: float = 1.0) -> None:
-        """The next minibatch comes when `done` of the training, 0 to 1, has been, and `learning` of the ranks, up to 1, have one."""
+    def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
+        """The next minibatch comes after `frames_seen` of the `total_frames` of all ranks. A share `learning` of the ranks, up to 1, has
+        one."""
         self.l2 = self.options.l2 / (self.num_ranks * learning)
         if self._dropout_schedule:
-            set_dropout(self.network, self._dropout_schedule(done))
+            set_dropout(self.network, self._dropout_schedule(frames_seen / total_frames))
 
-    def loss(self, x: torch.Tensor, pdfs: torch.Tensor | SoftTargets) -> tuple[torch.Tensor, torch.Tensor]:
-        """(the loss of a minibatch, with a gradient; what `step` returns). A learner of another criterion overrides it; then targets are
-        what that takes, with the method `numel`."""
-        logits, pdfs = self.logits(x).flatten(0, -2).float(), pdfs.flatten()
-        if isinstance(pdfs, SoftTargets):
-            loss, pdfs = pdfs.loss(logits), pdfs.best
-        else:
-            loss = F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
-        return loss, _counts(loss.detach(), logits.detach(), pdfs)
-
-    def logits(self, x: torch.Tensor) -> torch.Tensor:
-        """The network's outputs for a minibatch."""
-        return self.network(x)
+    def loss(self, x: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss of a minibatch, with a gradient, and its sums (`Criterion.loss`)."""
+        return self.criterion.loss(self.network, x, targets, self.num_steps if self.network.training else None)
 
     def follow(self, rate: float) -> None:
         """Take the step of the other ranks where gradients are added over ranks: this one has no minibatch."""
@@ -233,15 +225,10 @@ class Learner:
         return torch.stack([delta[component.span].sum() for component in self.components]).double()
 
     @torch.no_grad()
-    def evaluate(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
-        """(loss, correct frames, frames) of a minibatch, as `step` gives them, without learning."""
+    def evaluate(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The sums of a minibatch, as `step` returns them, without learning."""
         self.network.eval()
-        return self.loss(x, pdfs)[1]
-
-
-def _counts(loss, logits, pdfs) -> torch.Tensor:
-    correct = (logits.argmax(1) == pdfs).sum()
-    return torch.stack([loss.double(), correct.double(), (pdfs != NO_TARGET).sum().double()])
+        return self.loss(x, targets)[1]
 
 
 def limits_of(components: list[Component], options: LearnerOptions, device: torch.device) -> torch.Tensor | None:

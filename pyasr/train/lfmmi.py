@@ -10,12 +10,12 @@ from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.nn.two_outputs import TwoOutputs
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
-from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.chain import load_aligned_phones
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.corpus import Corpus, open_corpus
-from pyasr.train.lfmmi_learner import ChunkObjective, LfMmiJob, LfMmiLearner, Numerators
+from pyasr.train.learner import Learner
+from pyasr.train.lfmmi_criterion import LfMmi, Numerators
 from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.rank_job import make_job, run_and_combine, write_model
 from pyasr.train.steps.lfmmi import DENOMINATOR_FILE, PHONES_FILE, LfMmiSpec, LfMmiTraining
@@ -28,30 +28,30 @@ def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
     strategy = make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.perturb, over_time=options.over_time, draw=strategy.draw)  # fmt: skip
-    objective = make_objective(spec, corpus.packing.subsampling)
-    learner = make_learner(options, corpus, targets.num_pdfs, comm, objective, strategy.sum_gradients())
-    job = make_job(LfMmiJob, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
-    run_and_combine(job, options, objective.log_probability)
+    criterion = make_criterion(spec, corpus.packing.subsampling)
+    network = make_network(options, corpus, targets.num_pdfs, comm)
+    learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(), criterion)
+    job = make_job(learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
+    run_and_combine(job, options, criterion.log_probability)
     trained = learner.network.with_parameters(learner.flat.values())
     network = trained.main if isinstance(trained, TwoOutputs) else trained
     write_model(comm, spec.out, network, corpus.normaliser(), torch.zeros(targets.num_pdfs), ACOUSTIC_FACTOR)
 
 
-def make_objective(spec: LfMmiSpec, factor: int) -> ChunkObjective:
-    """What `prepare` has left in the output directory, put together."""
+def make_criterion(spec: LfMmiSpec, factor: int) -> LfMmi:
+    """The criterion from the files of `prepare` in the output directory."""
     options, graph, trans = spec.training, DenominatorGraph.load(spec.out / DENOMINATOR_FILE), read_transitions(spec.out / MODEL)
     supervision = SupervisionOptions(**vars(options.tolerance), frame_subsampling_factor=factor)
     maker = SupervisionMaker(graph, trans, read_tree(spec.out / "tree", trans), supervision)
     numerators = Numerators(maker, load_aligned_phones(spec.out / PHONES_FILE))
-    return ChunkObjective(graph, numerators, options.objective, options.over_time.phases(factor))
+    return LfMmi(graph, numerators, options.objective, options.over_time.phases(factor))
 
 
-def make_learner(options: LfMmiTraining, corpus: Corpus, num_pdfs: int, comm: Comm, objective: ChunkObjective,
-                 gradient_sum: GradientSum | None) -> LfMmiLearner:  # fmt: skip
+def make_network(options: LfMmiTraining, corpus: Corpus, num_pdfs: int, comm: Comm) -> LayeredNetwork | TwoOutputs:
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     over_time, share, seed = options.over_time, options.regularisation.xent_regularize, options.loop.train_seed
     network = LayeredNetwork(read_network(over_time.network), corpus.input_dim, num_pdfs, over_time.chunk)
     network = TwoOutputs(network, share) if share else network
     network.initialise(initial_random(seed))
     seed_dropout(seed, comm.rank)
-    return LfMmiLearner(network, options.learner, comm.size, objective, gradient_sum)
+    return network

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,22 +11,23 @@ import numpy as np
 import torch
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.stop_request import StopRequested, heeding, is_stop_requested
 from pyasr.nn.sequence_layers import lstm_paths
 from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.calibration import frames_per_s_alone
 from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.combine import forget_models_after
+from pyasr.train.criterion import Diverged
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
-from pyasr.train.memory import telling_what_to_lower, try_out
+from pyasr.train.memory import check_utterances_fit, telling_what_to_lower, try_out
 from pyasr.train.options import LoopOptions
-from pyasr.train.progress import Reporter, Totals
+from pyasr.train.progress import Reporter
 from pyasr.train.resumption import Position, resume_job, save_job
 from pyasr.train.schedules import Schedule
 from pyasr.train.stream import Frames
+from pyasr.train.totals import Totals
 
 if TYPE_CHECKING:
     from pyasr.train.one_learner import OneLearner
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 _NOTHING = None, torch.empty(0)  # instead of a minibatch
 _LOOKS = 10  # for a request to end, between two log lines
 _COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
-
-
-class Diverged(UserError):
-    """The training goes nowhere: its model is worse than none, or too many gradients were no numbers."""
 
 
 class Training:
@@ -50,17 +46,15 @@ class Training:
     growth             changes of the network at given times
     one_learner        keeps the parameters of one of the ranks, where its model is to be saved
 
-    A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, `rate_flag`, the option of
-    its learning rate, and `check_divergence`; one whose minibatches cannot be cut, `halves`.
+    What is learned is the learner's `criterion`.
     """
 
-    totals = Totals
-    rate_flag = "--learning-rate"
     one_learner: OneLearner | None = None
 
     def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
                  options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth: Growth | None = None):  # fmt: skip
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
+        self.criterion, self.totals = learner.criterion, learner.criterion.totals
         self.comm, self.options, self.minibatch, self.rate_factor = strategy.comm, options, minibatch, rate_factor
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
         self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
@@ -70,6 +64,7 @@ class Training:
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
+        check_utterances_fit(self)
         if not self._resume():
             self._start()
         self.check_memory()
@@ -100,17 +95,6 @@ class Training:
         """Frames a second of one rank by itself. Every rank must call this."""
         return frames_per_s_alone(self)
 
-    def largest_minibatch(self) -> tuple | None:
-        """What would take most memory of all that this rank learns from; None where it has nothing."""
-        if not self.training.num_frames:
-            return None
-        return next(self.training.sample_store(self.minibatch).in_turn(self.minibatch), None)
-
-    def what_to_lower(self) -> str:
-        """Advice for those whose memory is too small."""
-        chunk = ", --chunk" if self.training.item_frames > 1 else ""
-        return f"lower --minibatch (now {self.minibatch}){chunk} or --max-store-mb, or run fewer ranks on a host"
-
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
@@ -137,17 +121,21 @@ class Training:
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
-        rate = self._summed_rate()
-        self.learner.reach(self.position.frames_seen / self.total_frames, self.strategy.num_active / self.strategy.num_averaged)
-        if not self.strategy.compares:
-            return self.learner.step(x, pdfs, rate)
-        sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.halves(x, pdfs))
-        self.compared_sums += sums
+        rate, before = self._summed_rate(), self.criterion.num_left_out
+        self.learner.reach(self.position.frames_seen, self.total_frames, self.strategy.num_active / self.strategy.num_averaged)
+        if self.strategy.compares:
+            sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.criterion.halves(x, pdfs))
+            self.compared_sums += sums
+        else:
+            sums = self.learner.step(x, pdfs, rate)
+        self._count_left_out(self.criterion.num_left_out - before)
         return sums
 
-    def halves(self, x: torch.Tensor, pdfs: torch.Tensor) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
-        """A minibatch as two, each of which may be learned by itself."""
-        return zip(x.chunk(2), pdfs.chunk(2))
+    def _count_left_out(self, number: int) -> None:
+        """Parts of the last minibatch that the criterion has left out."""
+        if number:
+            parts, reason = self.criterion.left_out
+            self.count_skipped(number, parts, f"{reason}, last at step {self.learner.num_steps} of rank {self.comm.rank}")
 
     def _summed_rate(self) -> float:
         """The rate of summed gradients of those that learn now."""
@@ -274,7 +262,7 @@ class Training:
         self.position.skipped += number
         if number and self.position.skipped > self.options.max_skipped:
             found = f"{self.position.skipped} {what} were left out, more than --max-skipped {self.options.max_skipped}"
-            raise Diverged(f"{found}: {where}; give a lower {self.rate_flag}, and --force")
+            raise Diverged(f"{found}: {where}; give a lower {self.criterion.rate_flag}, and --force")
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""
@@ -339,18 +327,12 @@ class Training:
         if self.num_worse >= 2 and self.comm.rank == 0:
             log.warning(
                 f"averaging made the held-out objective worse, from {self.apart.objective:.4f} to {heldout.objective:.4f}, in "
-                f"{self.num_worse} epochs in a row: ranks drift too far apart; lower --period-frames or {self.rate_flag}"
+                f"{self.num_worse} epochs in a row: ranks drift too far apart; lower --period-frames or {self.criterion.rate_flag}"
             )
 
     def check_divergence(self, totals: Totals) -> None:
-        """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is not a number."""
-        objective, num_pdfs = totals.objective, self.learner.network.num_pdfs
-        least = -2 * math.log(num_pdfs + 1) if self.options.stop_at_divergence else -math.inf
-        if not objective > least:
-            raise Diverged(
-                f"training has diverged (objective {objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
-                f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
-            )
+        """Raise Diverged if a training with these totals has diverged."""
+        self.criterion.check(totals, self.learner.network, self.options.stop_at_divergence)
 
     def _copy_if_needed(self) -> torch.Tensor | None:
         """A copy of the parameters for schedules that may go back to them."""

@@ -25,6 +25,7 @@ from pyasr.train.checkpoints import random_state, set_random_state
 from pyasr.train.learner import Learner
 from pyasr.train.rows import Rows
 from pyasr.train.soft_targets import SoftTargets
+from pyasr.train.utterances import Utterances
 
 if TYPE_CHECKING:
     from pyasr.train.loop import Training
@@ -39,7 +40,7 @@ def try_out(job: Training) -> None:
     device, needed = job.learner.flat.master.device, 0.0
     sharing = _num_sharing(job.comm, device)
     with telling_what_to_lower(job), unchanged(job.learner):
-        minibatch = job.largest_minibatch()
+        minibatch = job.training.largest(job.minibatch)
         if minibatch is not None:
             needed = _check_part(job, *minibatch, sharing)
             before = _peak_bytes(device, anew=True)
@@ -106,12 +107,16 @@ def _check_free(job: Training, needed: float, free: float) -> None:
 
 
 def _too_little(job: Training, found: str) -> UserError:
-    return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {job.what_to_lower()}")
+    return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {job.training.advice(job.minibatch)}")
 
 
 def check_utterances_fit(job: Training) -> None:
-    """Raise UserError where the longest utterance, which is named, or, on a processor, the largest minibatch is too much for the memory of
-    this rank, whose `training` is of `Utterances`. Every rank must call this."""
+    """Check that memory holds the utterances of a job that learns whole ones. Every rank must call this.
+
+    Raises UserError if the longest utterance, which is named, or, on a processor, the largest minibatch takes more than this rank has.
+    """
+    if not isinstance(job.training, Utterances):
+        return
     learner, training = job.learner, job.training
     device = learner.flat.master.device
     sharing, free = _num_sharing(job.comm, device), free_bytes(device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,37 +13,13 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.output import atomic_write
 from pyasr.train.tensorboard import EventWriter
+from pyasr.train.totals import Totals
 
 if TYPE_CHECKING:
     from pyasr.parallel.strategies import Strategy
 
 METRICS_FILE = "metrics.jsonl"
 _LEAST_S = 1e-6  # that an interval is taken to last: one in virtual time may take none
-
-
-@dataclass
-class Totals:
-    """Sums over frames: loss (nats), correct frames, frames."""
-
-    sums: np.ndarray = field(default_factory=lambda: np.zeros(3))
-
-    @property
-    def objective(self) -> float:
-        """Mean log probability of the targets (nats a frame)."""
-        return float(-self.sums[0] / max(self.sums[2], 1.0))
-
-    @property
-    def accuracy(self) -> float:
-        """Share of frames whose target is the most probable pdf."""
-        return float(self.sums[1] / max(self.sums[2], 1.0))
-
-    def text(self) -> str:
-        """For log lines."""
-        return f"objective {self.objective:.4f}  accuracy {self.accuracy:.2%}" if self.sums[2] else "no frames"
-
-    def metrics(self) -> dict[str, float]:
-        """For metrics.jsonl."""
-        return {"objective": round(self.objective, 6), "accuracy": round(self.accuracy, 6)} if self.sums[2] else {}
 
 
 class Clock:

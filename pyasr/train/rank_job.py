@@ -25,17 +25,17 @@ from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.schedules import make_schedule
 
 
-def make_job(kind: Callable[..., Training], learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int,
-             directory: Path, longest: int = 0, terms: float = 0.0) -> Training:  # fmt: skip
-    """A training job, of which the log tells. Every rank must call this.
+def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int, directory: Path, longest: int = 0,
+             terms: float = 0.0, kind: Callable[..., Training] = Training) -> Training:  # fmt: skip
+    """A training job, which is described in the log. Every rank must call this.
 
-    kind       makes it of what `Training` takes
     frames     this rank's training and held-out ones
     options    of the training, with the groups `schedule` and `loop`
     minibatch  frames that the learning rate is for
     longest    the most frames of a minibatch of this rank, where they may be more than that
     terms      what `--lr-convention mean` divides the gradient of a minibatch by, where it has not `minibatch` terms: its units, or the
                frames of whole utterances
+    kind       makes the job from the arguments of `Training`
     """
     training, heldout = frames
     schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))

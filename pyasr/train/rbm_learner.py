@@ -24,12 +24,14 @@ from pyasr.nn.dbn import Below
 from pyasr.nn.rbm import LEAST_ROWS, Rbm, descend, explosion, squared_error
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.criterion import Criterion, Diverged
 from pyasr.train.options import MomentumOptions
-from pyasr.train.progress import Totals
 from pyasr.train.schedules import Schedule
 from pyasr.train.skips import Skips, clear_unless
+from pyasr.train.totals import Totals
 
 RATE_AFTER_EXPLOSION = 0.9
+_GREATEST_ERROR = 1000.0
 
 
 class MomentumSchedule(Schedule):
@@ -44,7 +46,7 @@ class MomentumSchedule(Schedule):
         return self.options.learning_rate * (1 - self.momentum.scheduled(frames_seen))
 
 
-class Reconstructions(Totals):
+class ReconstructionTotals(Totals):
     """Sums over frames: squared error for a visible unit, explosions, frames."""
 
     @property
@@ -66,19 +68,38 @@ class Reconstructions(Totals):
         return {"reconstruction_error": round(-self.objective, 6), "explosions": int(self.sums[1])}
 
 
+class Reconstruction(Criterion):
+    """The reconstruction error of a machine, which `RbmLearner` reports. Its step is contrastive divergence, not the gradient of a loss."""
+
+    totals = ReconstructionTotals
+    not_captured = "units are drawn"
+
+    def __init__(self, rate_flag: str = Criterion.rate_flag):
+        self.rate_flag = rate_flag
+
+    def check(self, totals: Totals, network: Rbm, is_strict: bool) -> None:
+        """An error of a thousand times the variance of the data is not that of initial weights, which explosions soon shrink."""
+        if not totals.objective > -_GREATEST_ERROR:
+            found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
+            raise Diverged(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
+
+
 class RbmLearner:
     """A machine whose parameters lie flat, trained on what `below` makes of the input.
 
     generator  of the samples, on the machine's device; each rank has its own
     name       of the machine, for what is told of it
-    momentum   m of the equations above, for the training to set
+    momentum   m of the equations above; `reach` sets it by `course`
+    course     of the momentum; None: it stays
     products   the name of their type
     """
 
     gradient_sum = None  # ranks mix parameters alone
-    not_captured = "units are drawn"
+    not_captured = Reconstruction.not_captured
 
-    def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine"):
+    def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine",
+                 course: MomentumOptions | None = None):  # fmt: skip
+        self.course, self.criterion = course, Reconstruction("--rbm-lr-low" if rbm.gaussian else "--rbm-lr")
         self.rbm = self.network = rbm.to(options.torch_device())
         self.below, self.l2, self.momentum = below, l2, 0.0
         self.flat, self.products = FlatParameters(rbm.parameters(), options.torch_dtype()), options.products()
@@ -114,8 +135,10 @@ class RbmLearner:
         """As of all learners: every minibatch takes the same work."""
         return 1
 
-    def reach(self, done: float, learning: float = 1.0) -> None:
-        """As of all learners: one of machines learns alike from beginning to end."""
+    def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
+        """As of all learners: the momentum after so many frames."""
+        if self.course:
+            self.momentum = self.course.applied(frames_seen)
 
     def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:
         """The equations above; all of it without asking the device what has happened."""

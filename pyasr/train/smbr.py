@@ -14,8 +14,9 @@ from pyasr.sequence.lattice_objective import LatticeObjective
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train.corpus import check_frames
 from pyasr.train.draws import ALL
-from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
+from pyasr.train.lattice_criterion import LatticeCriterion
 from pyasr.train.lattice_utterances import LatticeUtterances
+from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import seed_dropout
 from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.steps.smbr import HYPOTHESES_FILE, SmbrSpec
@@ -30,7 +31,7 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     learner = make_learner(spec, model, comm, strategy.sum_gradients(of_any_size=True))
     frames, minibatch = (training, heldout), options.learner.minibatch
     terms = training.mean_minibatch(comm)
-    make_job(LatticeTraining, learner, frames, strategy, options, minibatch, spec.out, training.longest, terms).run()
+    make_job(learner, frames, strategy, options, minibatch, spec.out, training.longest, terms).run()
     network = learner.network.with_parameters(learner.flat.values())
     write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors, model.factor)
 
@@ -47,10 +48,10 @@ def open_utterances(spec: SmbrSpec, model: AcousticModel, strategy: Strategy) ->
     return found[0], found[1]
 
 
-def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum: GradientSum | None) -> LatticeLearner:
+def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum: GradientSum | None) -> Learner:
     """The network with what it is to learn; dropout differs by rank."""
     options, silence = spec.training, LangDir(spec.lang).silence_phones
     classes = TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence)
     objective = LatticeObjective(options.criterion, classes, model.log_priors, model.factor)
     seed_dropout(options.loop.train_seed, comm.rank)
-    return LatticeLearner(model.network, options.learner, comm.size, objective, gradient_sum)
+    return Learner(model.network, options.learner, comm.size, gradient_sum, LatticeCriterion(objective))

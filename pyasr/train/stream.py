@@ -53,6 +53,15 @@ class Frames:
         """Where an item begins, at most `begin` frames after the first of an epoch."""
         return begin - begin % self.item_frames
 
+    def largest(self, minibatch: int) -> tuple | None:
+        """The minibatch that takes the most memory; None without frames."""
+        return next(self.sample_store(minibatch).in_turn(minibatch), None) if self.num_frames else None
+
+    def advice(self, minibatch: int) -> str:
+        """What to lower if memory is too small for a minibatch."""
+        chunk = ", --chunk" if self.item_frames > 1 else ""
+        return f"lower --minibatch (now {minibatch}){chunk} or --max-store-mb, or run fewer ranks on a host"
+
 
 class ResidentFrames(Frames):
     """Frames in memory."""

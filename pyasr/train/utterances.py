@@ -52,9 +52,14 @@ class Utterances(ABC):
         ends = np.append(0, self._epoch(epoch)[1])
         return int(ends[min(np.searchsorted(ends, begin), len(ends) - 1)])
 
-    def largest(self) -> tuple:
-        """The minibatch of the most frames, when the longest utterances come first."""
-        return self.minibatch_of(max(self._longest_first(), key=self._num_frames))
+    def largest(self, _minibatch: int) -> tuple | None:
+        """The minibatch of the most frames, when the longest utterances come first; None without utterances."""
+        return self.minibatch_of(max(self._longest_first(), key=self._num_frames)) if len(self.keys) else None
+
+    def advice(self, _minibatch: int) -> str:
+        """What to lower if memory is too small for a minibatch; features are read as they are needed."""
+        longest = f" (the longest is {self.keys[self.lengths.argmax()]}, {self.lengths.max()} frames)" if len(self.keys) else ""
+        return f"lower --minibatch (now {self.minibatch}), cut long utterances{longest}, or run fewer ranks on a host"
 
     def most_frames(self) -> int:
         """Frames of `largest`."""

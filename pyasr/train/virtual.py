@@ -33,15 +33,16 @@ from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader
 from pyasr.parallel.simulator import ComputeTime, run_simulated
 from pyasr.train.checkpoints import random_state, set_random_state
+from pyasr.train.criterion import Diverged
 from pyasr.train.dnn import make_network, train_rank
-from pyasr.train.loop import Diverged, Training
+from pyasr.train.loop import Training
 from pyasr.train.network_seeds import dropout_seed
-from pyasr.train.progress import Totals
 from pyasr.train.shard import Shard
 from pyasr.train.shared_shards import SharedShards
 from pyasr.train.steps.dnn import DnnTraining, TrainSpec
 from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
+from pyasr.train.totals import Totals
 from pyasr.train.verdict import NOT_A_NUMBER, guessing, verdict
 
 SIMULATION_FILE = "simulation.json"

@@ -24,12 +24,11 @@ from pyasr.sequence.hypotheses import hypotheses_of
 from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train import memory
+from pyasr.train.carried_states import CarriedCrossEntropy
 from pyasr.train.chunks import Packing
 from pyasr.train.compact import Plain
 from pyasr.train.frames import FrameStore
 from pyasr.train.learner import Learner, LearnerOptions
-from pyasr.train.lfmmi_learner import LfMmiLearner
-from pyasr.train.row_learner import RowLearner
 
 LENGTHS = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
 NUM_FRAMES = sum(LENGTHS.values())
@@ -63,7 +62,7 @@ def test_frames_in_chunks(tmp_path, lines, chunk, carried):
     with torch.no_grad():
         posteriors = [network.log_posteriors(torch.from_numpy(reader[key])).double() for key in LENGTHS]
     expected = -sum(float(log_p[range(len(own)), own].sum()) for log_p, own in zip(posteriors, pdfs))
-    learner = (RowLearner if carried else Learner)(network, OPTIONS)
+    learner = Learner(network, OPTIONS, criterion=CarriedCrossEntropy() if carried else None)
     sums = sum(learner.step(x, own, 0.0) for x, own in minibatches(store))
     assert sums[0].item() == pytest.approx(expected, rel=1e-6) and sums[2] == NUM_FRAMES
     for x, own in minibatches(store):
@@ -170,13 +169,13 @@ def cut(aligned: AlignedPhones, num_frames: int) -> AlignedPhones:
 def test_lf_mmi(chain, tmp_path, monkeypatch, chunk, factor):
     """Of chunks, and of utterances as a whole, each of which is then a row of 10,002 frames. All outputs are counted, those
     that two chunks share for both, so no sequence is left out for want of a finite likelihood, and the objective rises."""
-    learn, counted = LfMmiLearner.step, []
+    learn, counted = Learner.step, []
 
     def watched(*arguments):
         counted.append(learn(*arguments))
         return counted[-1]
 
-    monkeypatch.setattr(LfMmiLearner, "step", watched)
+    monkeypatch.setattr(Learner, "step", watched)
     flags = ["--cmvn", "none", "--heldout-by", "utterance", "--chunk", chunk, "--minibatch", 2 * chunk, "--num-extra-lm-states", 20]
     run_here("train_lfmmi.py", *TRAINING, *flags, "--num-epochs", 3, "--network", chain / f"network.{factor}",
              *(chain / name for name in ("data", "ali", f"tree.{factor}")), tmp_path / "out", threads=True)  # fmt: skip

@@ -58,7 +58,7 @@ def test_updates_count_as_often_as_in_a_long_training(period, steps_before, tmp_
     """One cycle, which takes more than half a second; whether the training begins or goes on."""
     job = job_of(tmp_path, period)
     for _ in range(steps_before):
-        job.learner.step(*job.largest_minibatch(), 0.01)
+        job.learner.step(*job.training.largest(job.minibatch), 0.01)
     clock = Clock(monkeypatch)
     assert job.speed_alone() == pytest.approx(MINIBATCH / (STEP_S + SIDES * UPDATE_S / period))
     assert clock.timed()[1:] == [(period, SIDES)]
@@ -70,7 +70,7 @@ def test_a_long_training_has_as_many_updates(tmp_path, monkeypatch):
     clock, counted = Clock(monkeypatch), []
     for step in range(11 + 40 * 4 + 1):
         counted.append(clock.updates)
-        job.learner.step(*job.largest_minibatch(), 0.001)
+        job.learner.step(*job.training.largest(job.minibatch), 0.001)
     assert counted[-1] - counted[11] == 40 * SIDES and counted[11] - counted[1] == 10 * SIDES
 
 
@@ -106,7 +106,7 @@ def test_steps_towards_semi_orthogonal_matrices_count_too(tmp_path, monkeypatch)
 def test_nothing_is_left_behind(steps_before, tmp_path):
     job = job_of(tmp_path, 4, momentum=0.5)
     for _ in range(steps_before):
-        job.learner.step(*job.largest_minibatch(), 0.01)
+        job.learner.step(*job.training.largest(job.minibatch), 0.01)
     before, parameters = copy.deepcopy(job.learner.state_dict()), job.learner.flat.master.clone()
     assert job.speed_alone() > 0
     assert torch.equal(parameters, job.learner.flat.master) and not job.learner.flat.grad.any()

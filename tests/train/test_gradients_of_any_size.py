@@ -83,8 +83,8 @@ def train(corpus, kind, out, num_ranks=3, prepare=lambda job: None, **options) -
     jobs, module = {}, MODULES[kind]
     make = module.make_job
 
-    def kept(kind, learner, *others):
-        job = make(kind, learner, *others)
+    def kept(learner, *others, **named):
+        job = make(learner, *others, **named)
         jobs[job.comm.rank] = job, learner.network.with_parameters(learner.flat.values())
         prepare(job)
         return job
@@ -147,7 +147,7 @@ def losses_of(kind, job) -> list:
         return [Carried() for _ in range(3)]
     if kind == "ctc":
         return 3 * [ctc_loss]
-    return 3 * [lambda network, x, lattices: (job.learner.objective.loss(network(x.double()), lattices)[0], len(x))]
+    return 3 * [lambda network, x, lattices: (job.criterion.objective.loss(network(x.double()), lattices)[0], len(x))]
 
 
 def by_hand(kind, jobs) -> torch.Tensor:

@@ -108,7 +108,7 @@ def in_chunks(path: Path, carried: bool, num_chunks: int):
 def test_every_kind_of_minibatch_is_estimated(make, tmp_path, monkeypatch):
     """What is estimated from a part is what the whole needs, to within a quarter."""
     job = training(SoloComm(), tmp_path / "out", *make(tmp_path))
-    x, targets = job.largest_minibatch()
+    x, targets = job.training.largest(job.minibatch)
     inputs = x.x if isinstance(x, Rows) else x
     needed = 2 * memory.kept_bytes(lambda: job.learner.loss(x, targets), job.learner.network, inputs)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1.25 * needed)

@@ -14,11 +14,12 @@ from toy_jobs import metrics, poisoned, store, trained, training, with_options
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import make_strategy, mixing_options
+from pyasr.parallel.threads import run_threads
 from pyasr.train import tensorboard
-from pyasr.train.progress import Reporter, Totals
+from pyasr.train.progress import Reporter
 from pyasr.train.progress_bar import bar, last_interval, progress_bar, progress_line
+from pyasr.train.totals import Totals
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pyasr.nn.dbn import Below
 from pyasr.nn.rbm import Rbm
 from pyasr.tensor.random_bits import random_integers
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
+from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, ReconstructionTotals
 from pyasr.train.schedules import ScheduleOptions
 
 L2, RATE, NUM = 0.05, 0.004, 20
@@ -218,11 +218,11 @@ def test_evaluation_changes_nothing_and_repeats_itself():
 
 
 def test_what_sums_mean():
-    totals = Reconstructions(np.array([30.0, 2.0, 120.0]))
+    totals = ReconstructionTotals(np.array([30.0, 2.0, 120.0]))
     assert totals.text() == "reconstruction error 0.2500  2 explosions" and totals.objective == -0.25
     assert totals.metrics() == {"reconstruction_error": 0.25, "explosions": 2}
-    assert Reconstructions(np.array([30.0, 0.0, 120.0])).text() == "reconstruction error 0.2500"
-    assert Reconstructions(np.zeros(3)).text() == "no frames" and Reconstructions(np.zeros(3)).metrics() == {}
+    assert ReconstructionTotals(np.array([30.0, 0.0, 120.0])).text() == "reconstruction error 0.2500"
+    assert ReconstructionTotals(np.zeros(3)).text() == "no frames" and ReconstructionTotals(np.zeros(3)).metrics() == {}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: device and host cannot be compared")

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from test_chunks import CODE, DIM, utterances
 
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.train.carried_states import CarriedCrossEntropy
 from pyasr.train.chunks import NO_TARGET, Packing, RowStore
-from pyasr.train.learner import LearnerOptions
-from pyasr.train.row_learner import RowLearner
+from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.rows import Rows, deal
 
 LENGTHS = [1, 4, 5, 6, 13, 20, 3, 0, 5, 31, 2]
@@ -85,17 +85,17 @@ def test_a_row_keeps_its_state_when_minibatches_are_cut():
     features, numbers = utterances(LENGTHS)
     learner, store = learner_of(["lstm cells=4", "delay frames=1"]), store_of(features, numbers, right=1)
     learner.network.eval()
-    whole = [learner.logits(x) for x, _ in store.in_turn(4 * CHUNK)]
+    whole = [learner.criterion.logits(learner.network, x) for x, _ in store.in_turn(4 * CHUNK)]
     for (x, _), logits in zip(store.in_turn(4 * CHUNK), whole, strict=True):
-        torch.testing.assert_close(torch.cat([learner.logits(half) for half in x.chunk(2)]), logits)
+        torch.testing.assert_close(torch.cat([learner.criterion.logits(learner.network, half) for half in x.chunk(2)]), logits)
 
 
-def learner_of(lines, dim=DIM, **options) -> RowLearner:
+def learner_of(lines, dim=DIM, **options) -> Learner:
     network = LayeredNetwork(lines, dim, NUM_PDFS)
     random = torch.Generator().manual_seed(1)
     for parameter in network.parameters():
         parameter.data.normal_(0, 0.6, generator=random)
-    return RowLearner(network, LearnerOptions(precision="float32", device="cpu", **options))
+    return Learner(network, LearnerOptions(precision="float32", device="cpu", **options), criterion=CarriedCrossEntropy())
 
 
 def speech(seed=0):

@@ -22,7 +22,7 @@ from pyasr.nn.acoustic import load_model
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.strategies import strategy_names
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.ctc import CtcLearner
+from pyasr.train.learner import Learner
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
 
@@ -143,7 +143,7 @@ def test_ranks_that_draw_from_all_data_learn(corpus, tmp_path, capsys):
 
 def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
     flags = ["--checkpoint-frames", 600, "--period-frames", 300, "--num-epochs", 2, "--learning-rate", 0.2]
-    with power_cut(CtcLearner, 8):
+    with power_cut(Learner, 8):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
     train(corpus, tmp_path / "out", *flags)
     assert "epoch 1, with 2 ranks instead of 1" in capsys.readouterr().out

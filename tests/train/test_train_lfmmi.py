@@ -28,7 +28,7 @@ from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.strategies import strategy_names
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
-from pyasr.train.lfmmi_learner import LfMmiLearner
+from pyasr.train.learner import Learner
 
 NETWORK = "tdnn splice=-1..1 dim=32\ntdnn splice=-1..1 dim=32 stride=3\ntdnn splice=-1..1 dim=32"
 FLAGS = ["--cmvn", "none", "--precision", "float32", "--chunk", 60, "--minibatch", 80, "--lr-scaling", "none", "--heldout-by", "utterance",
@@ -178,7 +178,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
     flags = ["--checkpoint-frames", 240, "--momentum", 0.5, "--num-epochs", 2, "--combine", "average", "--combine-period-frames", 300,
              "--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4]  # fmt: skip
     whole = train(corpus, tmp_path / "whole", *flags, num_ranks=1)
-    learn, steps = LfMmiLearner.step, []
+    learn, steps = Learner.step, []
 
     def dying(*arguments):
         steps.append(1)
@@ -187,7 +187,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
         return learn(*arguments)
 
     with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="power cut"):
-        patched.setattr(LfMmiLearner, "step", dying)
+        patched.setattr(Learner, "step", dying)
         train(corpus, tmp_path / "cut", *flags, num_ranks=1)
     assert not (tmp_path / "cut").exists() and (tmp_path / "cut.tmp" / "checkpoint" / "checkpoint.json").exists()
     assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
@@ -195,7 +195,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
 
 def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monkeypatch):
     """One in every second minibatch; a checkpoint remembers how many there were, too many end the training."""
-    learn, answer, steps, poisoned = LfMmiLearner.step, leaky_hmm.forward_backward, itertools.count(), []
+    learn, answer, steps, poisoned = Learner.step, leaky_hmm.forward_backward, itertools.count(), []
 
     def step(self, *arguments):
         poisoned[:] = [0] * (next(steps) % 2)
@@ -207,7 +207,7 @@ def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monke
         poisoned.clear()
         return log_likes, posteriors
 
-    monkeypatch.setattr(LfMmiLearner, "step", step)
+    monkeypatch.setattr(Learner, "step", step)
     monkeypatch.setattr(leaky_hmm, "forward_backward", forward_backward)
     flags = ["--max-skipped", 12, "--num-epochs", 2, "--checkpoint-frames", 240]
     with pytest.raises(UserError, match="13 chunks were left out, more than --max-skipped 12: .* not finite, last at step 26 of rank 0"):

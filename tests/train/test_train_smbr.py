@@ -30,7 +30,7 @@ from pyasr.parallel.strategies import strategy_names
 from pyasr.sequence.hypotheses import hypotheses_of
 from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate
 from pyasr.sequence.tid_classes import TidClasses
-from pyasr.train.lattice_learner import LatticeLearner
+from pyasr.train.learner import Learner
 
 FLAGS = ["--acoustic-scale", SCALE, "--learning-rate", 0.004, "--lr-scaling", "none", "--precision", "float32", "--heldout-share", 0.2,
          "--period-frames", 60, "--log-frames", 200]  # fmt: skip
@@ -138,14 +138,14 @@ def test_rates_for_means_are_for_frames(minibatch, mean, corpus, tmp_path, capsy
 
 
 def test_minibatches_are_whole_utterances(corpus, tmp_path, monkeypatch):
-    learn, seen = LatticeLearner.step, []
+    learn, seen = Learner.step, []
 
     def watched(self, x, supervision, *arguments):
         assert len(x) == len(supervision) == supervision.numel()
         seen.append([len(reference) for reference in supervision.references])
         return learn(self, x, supervision, *arguments)
 
-    monkeypatch.setattr(LatticeLearner, "step", watched)
+    monkeypatch.setattr(Learner, "step", watched)
     train(corpus, tmp_path / "out", "--num-epochs", 2, "--minibatch", 64, "--heldout-share", 0, num_ranks=1)
     assert sorted(sum(seen, [])) == sorted(2 * list(LENGTHS.values())) and max(map(len, seen)) == 2
     assert all(len(lengths) == 1 or sum(lengths) <= 64 for lengths in seen)
@@ -154,7 +154,7 @@ def test_minibatches_are_whole_utterances(corpus, tmp_path, monkeypatch):
 def test_an_interrupted_training_goes_on(corpus, tmp_path):
     flags = ["--checkpoint-frames", 150, "--momentum", 0.5, "--num-epochs", 2]
     whole = train(corpus, tmp_path / "whole", *flags, num_ranks=1)
-    with power_cut(LatticeLearner, 19):
+    with power_cut(Learner, 19):
         train(corpus, tmp_path / "cut", *flags, num_ranks=1)
     assert not (tmp_path / "cut").exists()
     assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
@@ -163,7 +163,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path):
 def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
     """Each within the epoch: an utterance is trained on twice or left out only where one begins."""
     flags = ["--checkpoint-frames", 150, "--num-epochs", 2]
-    with power_cut(LatticeLearner, 8):
+    with power_cut(Learner, 8):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
     train(corpus, tmp_path / "out", *flags)
     assert "epoch 1, with 2 ranks instead of 1" in capsys.readouterr().out

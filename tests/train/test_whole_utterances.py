@@ -13,12 +13,11 @@ from pyasr.io.ark import ArkWriter
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.comm import SoloComm
 from pyasr.train import memory
-from pyasr.train.ctc import CtcLearner
-from pyasr.train.learner import LearnerOptions
+from pyasr.train.ctc import Ctc
 from pyasr.train.lattice_utterances import LatticeUtterances
+from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
-from pyasr.train.utterance_training import UtteranceTraining
 
 NUM_UNITS = 4
 LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
@@ -36,10 +35,10 @@ def utterances_of(data, minibatch=400, lines=LINES) -> PaddedUtterances:
     return utterances
 
 
-def learner_of(lines=LINES) -> CtcLearner:
+def learner_of(lines=LINES) -> Learner:
     network = LayeredNetwork(lines, DIM, NUM_UNITS)
     network.initialise(torch.Generator().manual_seed(1))
-    return CtcLearner(network, LearnerOptions(device="cpu", precision="float32"))
+    return Learner(network, LearnerOptions(device="cpu", precision="float32"), criterion=Ctc())
 
 
 def job_of(learner, utterances) -> SimpleNamespace:
@@ -129,7 +128,7 @@ def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
     """Here not that of the longest utterance; frames that are repeated count."""
     make_data(tmp_path / "data", {"a-0": 70, "a-1": 100, "a-2": 66, "a-3": 60}, NUM_UNITS)
     utterances = utterances_of(tmp_path / "data", minibatch=150)
-    x, supervision = utterances.largest()
+    x, supervision = utterances.largest(800)
     assert supervision.lengths.tolist() == [70, 66] and len(x) == 2 and utterances.most_frames() == 140
 
 
@@ -140,7 +139,7 @@ def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_pat
     model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
     options = LearnerOptions(minibatch=120, device="cpu", precision="float32")
     utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
-    x, supervision = utterances.largest()
+    x, supervision = utterances.largest(800)
     assert [len(reference) for reference in supervision.references] == [60, 60] and x.shape == (120, DIM)
 
 
@@ -184,9 +183,8 @@ def test_places_to_go_on_from(tmp_path, kind, minibatch):
 
 def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
     make_data(tmp_path / "data", {"a-0": 20, "a-1": 60, "a-2": 30}, NUM_UNITS)
-    job = SimpleNamespace(training=utterances_of(tmp_path / "data"), learner=SimpleNamespace(options=SimpleNamespace(minibatch=800)))
     advice = "lower --minibatch (now 800), cut long utterances (the longest is a-1, 60 frames), or run fewer ranks on a host"
-    assert UtteranceTraining.what_to_lower(job) == advice
+    assert utterances_of(tmp_path / "data", minibatch=800).advice(800) == advice
 
 
 def test_what_is_kept_for_derivatives_is_measured():

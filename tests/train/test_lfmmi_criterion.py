@@ -16,7 +16,8 @@ from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.chunks import NO_TARGET, Packing
 from pyasr.train.compact import Plain
-from pyasr.train.lfmmi_learner import ChunkObjective, Numerators, Phases
+from pyasr.train.lfmmi_criterion import LfMmi, Numerators
+from pyasr.train.over_time import Phases
 
 DIM, SHARE = 3, 0.25
 MODEL = chain_model(2, 1)
@@ -37,8 +38,8 @@ def chunks(chunk=12, left=2, right=4):
     return store.gather(torch.arange(store.num_items))
 
 
-def objective(**options) -> ChunkObjective:
-    return ChunkObjective(GRAPH, Numerators(MAKER, ALIGNED), LfMmiOptions(**options))
+def criterion(**options) -> LfMmi:
+    return LfMmi(GRAPH, Numerators(MAKER, ALIGNED), LfMmiOptions(**options))
 
 
 def network() -> TwoOutputs:
@@ -81,8 +82,8 @@ def test_numerators_are_those_of_the_chunks_frames():
 
 def test_derivatives_are_finite_differences():
     """Of F + X for the second layer, F + c X below both, and F for the first, with the numerators' posteriors taken as they are."""
-    made, (x, targets), whole = network(), inputs(), objective(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
-    loss, sums, _ = whole.loss(made, x, targets)
+    made, (x, targets), whole = network(), inputs(), criterion(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
+    loss, sums = whole.loss(made, x, targets)
     loss.backward()
     supervisions, known = whole.numerators.of(targets), (targets != NO_TARGET)[:, :, None]
     base = made(x)
@@ -116,7 +117,7 @@ def test_frames_without_targets_teach_nothing():
 
     _, targets = chunks()
     x = torch.randn(*targets.shape, GRAPH.num_pdfs, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    objective().loss(Outputs(), x, targets)[0].backward()
+    criterion().loss(Outputs(), x, targets)[0].backward()
     unknown = targets == NO_TARGET
     assert unknown.any() and not x.grad[unknown].any() and x.grad[~unknown].any(dim=1).all()
 
@@ -131,21 +132,22 @@ def test_a_chunk_without_numbers_is_left_out_of_both_objectives():
     x = torch.randn(*targets.shape, GRAPH.num_pdfs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[0] = torch.nan
     both, rest = x.clone().requires_grad_(), x[1:].clone().requires_grad_()
-    loss, sums, num_left_out = objective().loss(Outputs(), both, targets)
-    expected, sums_of_rest, _ = objective().loss(Outputs(), rest, targets[1:])
+    learned = criterion()
+    loss, sums = learned.loss(Outputs(), both, targets)
+    expected, sums_of_rest = criterion().loss(Outputs(), rest, targets[1:])
     loss.backward()
     expected.backward()
-    assert num_left_out == 1 and sums.tolist() == pytest.approx(sums_of_rest.tolist())
+    assert learned.num_left_out == 1 and sums.tolist() == pytest.approx(sums_of_rest.tolist())
     assert not both.grad[0].any() and torch.allclose(both.grad[1:], rest.grad)
 
 
 def test_the_second_layer_is_left_out_of_what_models_are_combined_by():
     made, (x, targets) = network(), inputs()
-    value = objective().log_probability(made, x, targets).detach()
+    value = criterion().log_probability(made, x, targets).detach()
     with torch.no_grad():
         made.second.weight.add_(1.0)
     for network_now in (made, made.main):
-        assert torch.equal(objective().log_probability(network_now, x, targets).detach(), value)
+        assert torch.equal(criterion().log_probability(network_now, x, targets).detach(), value)
     again = network_from(made.describe())
     assert type(again) is TwoOutputs and [p.shape for p in again.parameters()] == [p.shape for p in made.parameters()]
 

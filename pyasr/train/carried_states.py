@@ -1,5 +1,5 @@
-"""A learner whose network goes on, in every row of minibatches, where the minibatch before has left it: truncated backpropagation through
-time with the state of LSTM layers carried over (R. Williams, J. Peng, Neural Computation 2, 1990).
+"""Cross-entropy of frames where a network continues, in every row of a minibatch, from its state after the minibatch before: truncated
+backpropagation through time with the state of LSTM layers carried over (R. Williams, J. Peng, Neural Computation 2, 1990).
 
 A chunk begins with the state after the chunk before, a constant, so its loss is propagated back to its first frame; where an
 utterance begins the state is 0. States have come of the parameters as they were then.
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.lstm import LstmState
-from pyasr.train.learner import Learner
+from pyasr.train.criterion import Criterion, CrossEntropy
 from pyasr.train.rows import Rows
 
 States = list[LstmState | None]
@@ -58,33 +58,31 @@ def _exactly(part: torch.Tensor, num: int) -> torch.Tensor:
     return F.pad(part, (0, 0, 0, num - part.shape[1]))
 
 
-class RowLearner(Learner):
-    """A learner whose inputs are `Rows`, training's and those that are measured each with a memory of their own."""
+class CarriedCrossEntropy(CrossEntropy):
+    """The cross-entropy of inputs that are `Rows`. Training and evaluation have a memory each."""
 
-    def adopt(self, network: LayeredNetwork) -> None:
-        """As of all learners."""
-        super().adopt(network)
-        self.memory, self._measured = Memory(), Memory()
+    not_captured = Criterion.not_captured
 
-    def logits(self, x: Rows) -> torch.Tensor:
-        """As of all learners, of a minibatch that goes on where the last one ended."""
-        memory = self.memory if self.network.training else self._measured
-        logits, states = self.network.go_on(x.x, memory.of(x))
+    def __init__(self):
+        self.forget()
+
+    def logits(self, network: LayeredNetwork, x: Rows) -> torch.Tensor:
+        """The outputs for a minibatch that continues where the one before ended."""
+        memory = self.memory if network.training else self._measured
+        logits, states = network.go_on(x.x, memory.of(x))
         memory.keep(x, states)
         return logits
 
+    def forget(self) -> None:
+        """All rows begin without a state."""
+        self.memory, self._measured = Memory(), Memory()
+
     def state_dict(self) -> dict:
-        """As of all learners, with the states of rows."""
+        """The states of rows in training."""
         states = self.memory.states
-        return {**super().state_dict(), "memory": states and [state and list(state) for state in states]}
+        return {"memory": states and [state and list(state) for state in states]}
 
-    def load_state_dict(self, state: dict) -> None:
-        """As of all learners."""
-        super().load_state_dict(state)
-        states, device = state["memory"], self.flat.master.device
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Restore the states of rows in training."""
+        states = state["memory"]
         self.memory = Memory(states and [_parts(lambda part: part.to(device), kept) for kept in states])
-
-    def take_up(self, state: dict) -> None:
-        """As of all learners; rows are others now, and begin with nothing."""
-        super().take_up(state)
-        self.memory = Memory()
