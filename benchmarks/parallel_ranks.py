@@ -53,7 +53,7 @@ def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     strategy = make_strategy(comm, mixing_options(**case["options"]))
     strategy.restart(master)
     strategy.drift = 0.0  # measured in training once a while, not here
-    strategy.objective = float  # nothing is learned
+    strategy.training.objective = float  # nothing is learned
     minibatch, left, mixing = plan["minibatch"], case["minibatches"], None
     if strategy.share != (comm.rank, comm.size):  # it draws from all data
         left *= comm.size

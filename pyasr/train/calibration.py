@@ -11,13 +11,13 @@ import numpy as np
 from pyasr.train.memory import unchanged
 
 if TYPE_CHECKING:
-    from pyasr.train.loop import Training
+    from pyasr.train.trainer import Trainer
 
 _TAG = 7
 _SECONDS, _MOST_CYCLES, _MOST_STEPS = 0.5, 10, 40
 
 
-def frames_per_s_alone(job: Training) -> float:
+def frames_per_s_alone(job: Trainer) -> float:
     """Frames a second of the first rank that has any, which learns from its largest minibatch while the others wait, and forgets it. Every
     rank must call this.
 
@@ -38,9 +38,9 @@ def frames_per_s_alone(job: Training) -> float:
     return float(found[0])
 
 
-def _speed(job: Training) -> float:
+def _speed(job: Trainer) -> float:
     x, targets = job.training.largest(job.minibatch)
-    rate = job.schedule.rate(job.position.frames_seen) * job.rate_factor
+    rate = job.schedule.step_rate(job.position.frames_seen, job.strategy.num_averaged)
 
     def seconds(num_steps: int) -> float:
         begin = time.perf_counter()

@@ -20,13 +20,13 @@ from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.train.corpus import Corpus, open_corpus
-from pyasr.train.loop import Training
 from pyasr.train.rbm_learner import MomentumSchedule, RbmLearner
 from pyasr.train.sample import choose_frames
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.dbn import UTTERANCES_FILE, DbnTraining, PretrainSpec
 from pyasr.train.stream import Frames
 from pyasr.train.targets import Targets
+from pyasr.train.trainer import Trainer
 
 _BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
 _BIAS_BLOCK = 1024
@@ -67,14 +67,13 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm])
     options, number = spec.training, len(rbms) + 1
     schedule_options = layer_schedule(options, gaussian=not rbms)
     strategy = make_strategy(comm, options.mixing)
-    rate_factor = schedule_options.rate_factor(strategy.num_averaged, options.compute.minibatch)
     below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
     learner = make_rbm_learner(options, below, corpus, number, comm)
-    schedule = MomentumSchedule(schedule_options, strategy.epoch_frames(corpus.training.num_frames), options.momentum)
+    minibatch, epoch_frames = options.compute.minibatch, strategy.epoch_frames(corpus.training.num_frames)
+    schedule = MomentumSchedule(schedule_options, epoch_frames, options.momentum, minibatch)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
-    job = Training(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, options.compute.minibatch, rate_factor,
-                   directory)  # fmt: skip
+    job = Trainer(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, minibatch, directory)
     _announce(job, schedule_options, number)
     job.run()
     return finished(learner)
@@ -128,7 +127,7 @@ def _seed(options: DbnTraining, *names: object) -> int:
     return int(generator(options.loop.train_seed, "rbm", *names).integers(1 << 31))
 
 
-def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
+def _announce(job: Trainer, schedule: ScheduleOptions, number: int) -> None:
     rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     job.comm.say(

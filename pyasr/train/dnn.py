@@ -28,7 +28,6 @@ from pyasr.train.dbn import check_dbn
 from pyasr.train.growth import Growth, first_shape
 from pyasr.train.input_transform import estimate_transform
 from pyasr.train.learner import Learner
-from pyasr.train.loop import Training
 from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.one_learner import OneLearner, save_one_learner
 from pyasr.train.options import SATURATING
@@ -42,9 +41,10 @@ from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.soft_target_files import SoftTargetFiles
 from pyasr.train.steps.dnn import DnnTraining, TrainSpec, check_shrinking
 from pyasr.train.targets import TARGETS_FILE, Targets
+from pyasr.train.trainer import Trainer
 
 
-def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Training, make_shard: Callable[..., Shard] = Shard) -> None:
+def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Trainer, make_shard: Callable[..., Shard] = Shard) -> None:
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)

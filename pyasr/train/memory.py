@@ -28,13 +28,13 @@ from pyasr.train.soft_targets import SoftTargets
 from pyasr.train.utterances import Utterances
 
 if TYPE_CHECKING:
-    from pyasr.train.loop import Training
+    from pyasr.train.trainer import Trainer
 
 _MB = 1_000_000
 _PART = 8  # of a minibatch is measured, one chunk where there are fewer
 
 
-def try_out(job: Training) -> None:
+def try_out(job: Trainer) -> None:
     """Compute the gradient of this rank's largest minibatch, tell what that takes, and forget it. Every rank must call this. Raises
     UserError where memory is not enough for that."""
     device, needed = job.learner.flat.master.device, 0.0
@@ -74,7 +74,7 @@ def unchanged(learner: Learner):
 
 
 @contextlib.contextmanager
-def telling_what_to_lower(job: Training):
+def telling_what_to_lower(job: Trainer):
     """Have a failure to get memory become a UserError."""
     try:
         yield
@@ -84,7 +84,7 @@ def telling_what_to_lower(job: Training):
         raise _too_little(job, what_it_says(error)) from None
 
 
-def _check_part(job: Training, x, targets, sharing: int) -> float:
+def _check_part(job: Trainer, x, targets, sharing: int) -> float:
     """Bytes of the host's memory that the minibatch will take, by what a part of it keeps; 0 where that is not known. Raises UserError
     where less is free for each of those that share it."""
     device, learner = job.learner.flat.master.device, job.learner
@@ -99,18 +99,19 @@ def _check_part(job: Training, x, targets, sharing: int) -> float:
     return needed
 
 
-def _check_free(job: Training, needed: float, free: float) -> None:
+def _check_free(job: Trainer, needed: float, free: float) -> None:
     """Raise UserError where the largest minibatch needs more bytes than are free for a rank."""
     if needed > free:
         memory = f"it takes about {needed / _MB:.0f} MB, {free / _MB:.0f} MB are free for each rank"
         raise _too_little(job, f"{memory}, enough for about {int(job.minibatch * free / needed)} frames")
 
 
-def _too_little(job: Training, found: str) -> UserError:
-    return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {job.training.advice(job.minibatch)}")
+def _too_little(job: Trainer, found: str) -> UserError:
+    advice = job.training.advice(job.minibatch)
+    return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {advice}")
 
 
-def check_utterances_fit(job: Training) -> None:
+def check_utterances_fit(job: Trainer) -> None:
     """Check that memory holds the utterances of a job that learns whole ones. Every rank must call this.
 
     Raises UserError if the longest utterance, which is named, or, on a processor, the largest minibatch takes more than this rank has.

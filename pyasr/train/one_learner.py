@@ -22,7 +22,7 @@ from pyasr.parallel.strategies import Strategy
 from pyasr.train.rank_job import write_model
 
 if TYPE_CHECKING:
-    from pyasr.train.loop import Training
+    from pyasr.train.trainer import Trainer
 
 DIRECTORY = "learner"  # of the model, within that of the model of all
 _BESIDE = (MODEL, "tree", "phones.txt", INPUT_FILE, ORIGIN_FILE)
@@ -37,9 +37,8 @@ class OneLearner:
     def __init__(self, strategy: Strategy):
         self.strategy, self.kept = strategy, None
         self._latest: torch.Tensor | None = None
-        strategy.after_mixing = self._remember
 
-    def _remember(self, master: torch.Tensor) -> None:
+    def after_mixing(self, master: torch.Tensor) -> None:
         """The last mixing of an epoch has given this rank these parameters."""
         if self.strategy.speaks:
             self._latest = master.clone()
@@ -57,7 +56,7 @@ class OneLearner:
         return comm.bcast(own.to("cpu", copy=True), speaker)
 
 
-def save_one_learner(job: Training, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]) -> None:
+def save_one_learner(job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]) -> None:
     """Write OUT/learner, which can be decoded by as OUT can, and tell of its held-out frames. The job ends with this model. Every rank must
     call this.
 

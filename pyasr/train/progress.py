@@ -77,7 +77,7 @@ class Reporter:
     def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> Totals:
         """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
         mixing_times = self.strategy.times - self._mixing_times
-        drift, self.strategy.drift = self.strategy.drift or 0.0, None
+        drift = self.strategy.take_drift()
         seconds, parts = self.clock.seconds, [self.clock.parts.get("data", 0.0), *mixing_times]
         computing = np.zeros(self.comm.size)
         computing[self.comm.rank] = seconds - sum(parts)

@@ -19,14 +19,14 @@ from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.combine import LogProbability, RecentModels, combine_recent, of_targets
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
-from pyasr.train.loop import Training
 from pyasr.train.options import CombineOptions, GrowthOptions
 from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.schedules import make_schedule
+from pyasr.train.trainer import Trainer
 
 
 def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int, directory: Path, longest: int = 0,
-             terms: float = 0.0, kind: Callable[..., Training] = Training) -> Training:  # fmt: skip
+             terms: float = 0.0, kind: Callable[..., Trainer] = Trainer) -> Trainer:  # fmt: skip
     """A training job, which is described in the log. Every rank must call this.
 
     frames     this rank's training and held-out ones
@@ -35,28 +35,26 @@ def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minib
     longest    the most frames of a minibatch of this rank, where they may be more than that
     terms      what `--lr-convention mean` divides the gradient of a minibatch by, where it has not `minibatch` terms: its units, or the
                frames of whole utterances
-    kind       makes the job from the arguments of `Training`
+    kind       makes the job from the arguments of `Trainer`
     """
     training, heldout = frames
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
-    terms = terms or minibatch
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, terms)
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames), terms or minibatch)
     most = int(strategy.comm.reduce_scalar(max(minibatch, longest), "max"))
-    job = kind(learner, training, heldout, strategy, schedule, options.loop, most, rate_factor, directory)
-    _announce(job, terms)
+    job = kind(learner, training, heldout, strategy, schedule, options.loop, most, directory)
+    _announce(job)
     return job
 
 
-def _announce(job: Training, terms: float) -> None:
+def _announce(job: Trainer) -> None:
     """What is trained, on how much, with which learning rate."""
     flat, comm, network = job.learner.flat, job.comm, job.learner.network
     sizes = f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} frames an epoch"
     comm.say(f"{sizes}, {comm.size} ranks, products in {job.learner.options.products()}")
     comm.say(f"the frames of a rank are {job.training.describe()}")
-    comm.say(job.schedule.options.describe(job.strategy.num_averaged, terms))
+    comm.say(job.schedule.options.describe(job.strategy.num_averaged, job.schedule.terms))
 
 
-def run_and_combine(job: Training, options, log_probability: LogProbability) -> None:
+def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> None:
     """Run a job whose network stays as it is, and give its learner the combination of the last models, if there is to be one.
 
     options          of the training, with the groups `combine`, `sample` and `loop`
@@ -73,7 +71,7 @@ def run_and_combine(job: Training, options, log_probability: LogProbability) -> 
     combine_and_tell(job, options.combine, recent, sample, log_probability)
 
 
-def combine_and_tell(job: Training, options: CombineOptions, recent: RecentModels, sample: Sample,
+def combine_and_tell(job: Trainer, options: CombineOptions, recent: RecentModels, sample: Sample,
                      log_probability: LogProbability = of_targets) -> None:  # fmt: skip
     """The same, of a job that has been run and has kept `recent`."""
     combine_recent(options, recent, job.learner, job.position.frames_seen, sample, log_probability)

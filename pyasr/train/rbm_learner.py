@@ -37,8 +37,8 @@ _GREATEST_ERROR = 1000.0
 class MomentumSchedule(Schedule):
     """A learning rate that falls as the momentum rises."""
 
-    def __init__(self, options, epoch_frames: int, momentum: MomentumOptions):
-        super().__init__(options, epoch_frames)
+    def __init__(self, options, epoch_frames: int, momentum: MomentumOptions, terms: float = 1.0):
+        super().__init__(options, epoch_frames, terms)
         self.momentum = momentum
 
     def rate(self, frames_seen: int) -> float:

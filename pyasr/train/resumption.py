@@ -18,7 +18,7 @@ from pyasr.train.checkpoints import (
 from pyasr.train.schedules import ScheduleState
 
 if TYPE_CHECKING:
-    from pyasr.train.loop import Training
+    from pyasr.train.trainer import Trainer
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Position:
     interval_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
 
 
-def save_job(job: Training, equal: bool) -> None:
+def save_job(job: Trainer, equal: bool) -> None:
     """What the learner and the strategy remember, and random state, are each rank's own, and so are parameters that are not `equal`; the
     consensus and the sums over all ranks are for a job of another number of ranks."""
     master, position = job.learner.flat.master, job.position
@@ -52,7 +52,7 @@ def save_job(job: Training, equal: bool) -> None:
     save_checkpoint(job.directory / DIRECTORY, job.comm, shared, own, position.frames_seen)
 
 
-def resume_job(job: Training) -> bool:
+def resume_job(job: Trainer) -> bool:
     """Let the job go on from its last checkpoint; whether there is one."""
     found = load_checkpoint(job.directory / DIRECTORY, job.comm)
     job.forget_models_after(found.first["position"]["frames_seen"] if found else 0)
@@ -83,7 +83,7 @@ def resume_job(job: Training) -> bool:
     return True
 
 
-def _check_network(job: Training, shared: dict) -> None:
+def _check_network(job: Trainer, shared: dict) -> None:
     """Raise UserError unless the checkpoint's network is what this job's is by then; what is estimated from data or drawn may differ."""
     expected = job.growth.expected(job.learner.network, job.position.frames_seen)
     both = shared["network"], expected.describe()
@@ -94,7 +94,7 @@ def _check_network(job: Training, shared: dict) -> None:
     check_shapes(job.directory / DIRECTORY, shared["shapes"], shapes(expected.parameters()))
 
 
-def _take_parameters(job: Training, shared: dict, own_master: torch.Tensor | None) -> None:
+def _take_parameters(job: Trainer, shared: dict, own_master: torch.Tensor | None) -> None:
     flat = job.learner.flat
     check_shapes(job.directory / DIRECTORY, shared["shapes"], shapes(flat.values()))
     flat.master.copy_(shared["master"] if own_master is None else own_master)
@@ -102,14 +102,14 @@ def _take_parameters(job: Training, shared: dict, own_master: torch.Tensor | Non
     job.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
 
 
-def _take_momentum(job: Training, first: dict) -> None:
+def _take_momentum(job: Trainer, first: dict) -> None:
     """A rank that was not there goes on with the momentum of rank 0: those that take the same steps (`gradient`) have the same."""
     job.learner.num_steps = first["num_steps"]
     if job.learner.velocity is not None:
         job.learner.velocity.copy_(first["velocity"])
 
 
-def _place_among_others(job: Training, found: Checkpoint) -> Position:
+def _place_among_others(job: Trainer, found: Checkpoint) -> Position:
     """The place in a checkpoint of another number of ranks: of its own part of the data each leaves out the share of the epoch that has
     been trained on, in whole items, or utterances; rank 0 takes all sums."""
     first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0

@@ -127,16 +127,17 @@ class ScheduleState:
 
 
 class Schedule:
-    """`rate(frames_seen)` is the learning rate of one rank; `end_epoch` moves on.
+    """`rate(frames_seen)` is the learning rate of one rank, `step_rate` the one applied; `end_epoch` moves on.
 
     epoch_frames  frames of all ranks in one epoch
+    terms         what the loss of a minibatch is a sum of: frames, or units
     may_go_back   whether `end_epoch` can ask for the best model so far
     """
 
     may_go_back = False
 
-    def __init__(self, options: ScheduleOptions, epoch_frames: int):
-        self.options, self.epoch_frames = options, epoch_frames
+    def __init__(self, options: ScheduleOptions, epoch_frames: int, terms: float = 1.0):
+        self.options, self.epoch_frames, self.terms = options, epoch_frames, terms
         self.state = ScheduleState(options.learning_rate)
 
     @property
@@ -147,6 +148,10 @@ class Schedule:
     def rate(self, frames_seen: int) -> float:
         """Learning rate of one rank after `frames_seen` frames of all, in the convention of the options."""
         raise NotImplementedError
+
+    def step_rate(self, frames_seen: int, num_ranks: float) -> float:
+        """The rate that a rank applies to gradients summed over its minibatch while `num_ranks` of them learn."""
+        return self.rate(frames_seen) * self.options.rate_factor(num_ranks, self.terms)
 
     def begin(self, loss: float, accuracy: float) -> None:
         """Tell the initial model's held-out loss (nats a frame) and frame accuracy (0..1)."""
@@ -182,8 +187,8 @@ class ExponentialFrames(Exponential):
 class Step(Schedule):
     """Is halved at given moments."""
 
-    def __init__(self, options: ScheduleOptions, epoch_frames: int):
-        super().__init__(options, epoch_frames)
+    def __init__(self, options: ScheduleOptions, epoch_frames: int, terms: float = 1.0):
+        super().__init__(options, epoch_frames, terms)
         epochs, frames = numbers(options.step_epochs, "--step-epochs"), numbers(options.step_frames, "--step-frames")
         self._marks = [epoch * epoch_frames for epoch in epochs] + frames
 
@@ -252,8 +257,8 @@ class NewbobAccuracy(_Listening):
         return gain >= 0
 
 
-def make_schedule(options: ScheduleOptions, epoch_frames: int) -> Schedule:
-    """The schedule that `options.schedule` names, at its beginning."""
+def make_schedule(options: ScheduleOptions, epoch_frames: int, terms: float = 1.0) -> Schedule:
+    """The schedule that `options.schedule` names, at its beginning. The arguments are those of `Schedule`."""
     options.check()
     kinds = dict(zip(NAMES, (Exponential, ExponentialFrames, Step, WarmUp, Newbob, NewbobAccuracy)))
-    return kinds[options.schedule](options, epoch_frames)
+    return kinds[options.schedule](options, epoch_frames, terms)

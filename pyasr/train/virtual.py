@@ -35,7 +35,6 @@ from pyasr.parallel.simulator import ComputeTime, run_simulated
 from pyasr.train.checkpoints import random_state, set_random_state
 from pyasr.train.criterion import Diverged
 from pyasr.train.dnn import make_network, train_rank
-from pyasr.train.loop import Training
 from pyasr.train.network_seeds import dropout_seed
 from pyasr.train.shard import Shard
 from pyasr.train.shared_shards import SharedShards
@@ -43,6 +42,7 @@ from pyasr.train.steps.dnn import DnnTraining, TrainSpec
 from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
 from pyasr.train.totals import Totals
+from pyasr.train.trainer import Trainer
 from pyasr.train.verdict import NOT_A_NUMBER, guessing, verdict
 
 SIMULATION_FILE = "simulation.json"
@@ -88,7 +88,7 @@ class Course:
     sizes: tuple[int, int] = (0, 0)
 
 
-class VirtualTraining(Training):
+class VirtualTrainer(Trainer):
     """A job in virtual time.
 
     time     how long minibatches take; the stream that it is drawn from depends on `seed` and rank alone
@@ -104,7 +104,7 @@ class VirtualTraining(Training):
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
 
     def run(self) -> None:
-        """As `Training.run`, from virtual time 0."""
+        """As `Trainer.run`, from virtual time 0."""
         self._begin = self.comm.time()
         super().run()
 
@@ -123,7 +123,7 @@ class VirtualTraining(Training):
         return sums
 
     def evaluate(self) -> Totals:
-        """As `Training.evaluate`; puts it down while the job runs."""
+        """As `Trainer.evaluate`; puts it down while the job runs."""
         now, totals = self.comm.time() - self._begin, super().evaluate()
         if not self.schedule.finished:
             self.course.history.append((now, totals.objective, totals.accuracy))
@@ -131,7 +131,7 @@ class VirtualTraining(Training):
         return totals
 
     def _evaluate_apart(self) -> None:
-        """As `Training._evaluate_apart`: learners wait for each other, and what they measure takes no time."""
+        """As `Trainer._evaluate_apart`: learners wait for each other, and what they measure takes no time."""
         self.strategy.waiting(self.comm.barrier)
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
@@ -176,7 +176,7 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
-        train_rank(spec, comm, partial(VirtualTraining, time, seed, courses[comm.rank]), make_shard)
+        train_rank(spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard)
 
     diverged = None
     try:

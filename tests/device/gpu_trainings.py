@@ -19,7 +19,7 @@ from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.threads import run_threads
 from pyasr.train.dnn import TrainSpec, train_rank
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ def spec_of(corpus: Path, out: Path, device: str, lines: str = "", chunk: int = 
     return TrainSpec(corpus / "data", out, InputOptions(cmvn="none", splice_left=context, splice_right=context), options)
 
 
-def trained(spec: TrainSpec, num_ranks: int = 2, kind: type = Training) -> list[torch.Tensor]:
+def trained(spec: TrainSpec, num_ranks: int = 2, kind: type = Trainer) -> list[torch.Tensor]:
     """The parameters in the end, of the model file."""
     run_threads(num_ranks, lambda comm: train_rank(spec, comm, kind))
     return list(load_model(spec.out / MODEL_FILE).network.state_dict().values())

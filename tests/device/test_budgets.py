@@ -12,7 +12,7 @@ from toy_jobs import with_options
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.train.dnn import make_learner, train_rank
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 
 DIM, NUM_PDFS, MINIBATCH = 44, 100, 64
 FIRST_STEPS, PERIOD = 12, 4  # the natural gradient updates F in each of the first minibatches, then in every fourth
@@ -54,7 +54,7 @@ def waits_between_lines(spec) -> list[list[str]]:
     lines = []
     with mock_gpu() as gpu, gpu.counting() as counts:
 
-        class Watched(Training):
+        class Watched(Trainer):
             def _report(self, epoch):
                 before = len(counts.syncs)
                 saves = super()._report(epoch)

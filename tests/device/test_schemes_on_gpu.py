@@ -10,7 +10,7 @@ from schemes import ranks_for
 from toy_jobs import Crash
 
 from pyasr.parallel.strategies import strategy_names
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 
 BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are
 APART = 0.5  # the most that models of these may differ
@@ -23,7 +23,7 @@ def corpus(tmp_path_factory):
     return make_corpus(tmp_path_factory.mktemp("corpus"), 12)
 
 
-class Dying(Training):
+class Dying(Trainer):
     """Ends after a checkpoint within the first epoch."""
 
     def _save(self, equal):

@@ -34,7 +34,7 @@ def move(rank: int, step: int, size: float) -> torch.Tensor:
 def train(comm, options: MixingOptions, parameters: float = 1000.0, moves: float = 1.0, resume=None) -> list[Mixed]:
     """Two epochs of 6 minibatches a rank. After mixing number `resume[0]` another strategy of the options `resume[1]` goes on."""
     strategy, master = make_strategy(comm, options), start(parameters)
-    strategy.objective = lambda: -float(comm.rank)
+    strategy.training.objective = lambda: -float(comm.rank)
     strategy.restart(master)
     strategy, first = _epoch(comm, strategy, master, lambda step: move(comm.rank, step, moves), resume)
     return first + _epoch(comm, strategy, master, lambda step: move(comm.rank, 100 + step, moves))[1]

@@ -20,7 +20,7 @@ def mixings(shards, objectives, restart_after=0):
 
     def rank(comm):
         strategy, rng = make_strategy(comm, OPTIONS), np.random.default_rng(comm.rank)
-        strategy.objective = lambda: objectives[comm.rank]
+        strategy.training.objective = lambda: objectives[comm.rank]
         strategy.restart(torch.zeros(9))
         strategy.begin_epoch(shards[comm.rank], MINIBATCH)
         master, left, since, told, mixing = torch.zeros(9), shards[comm.rank], 0, [], None
@@ -72,7 +72,7 @@ def test_objectives_that_are_none_lose_and_equal_ones_go_to_the_lowest_rank(obje
 def test_parameters_that_are_not_finite_stay_with_their_rank():
     def rank(comm):
         strategy = make_strategy(comm, OPTIONS)
-        strategy.objective = lambda: [-math.inf, -3.0][comm.rank]
+        strategy.training.objective = lambda: [-math.inf, -3.0][comm.rank]
         strategy.restart(torch.zeros(1))
         strategy.begin_epoch(20, 20)
         master = torch.tensor([[math.nan], [2.0]][comm.rank])

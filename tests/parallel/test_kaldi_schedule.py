@@ -15,7 +15,7 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD, initial_ranks=initial_ranks))
-        strategy.objective, strategy.num_epochs = (lambda: -1.0 - comm.rank), num_epochs
+        strategy.training.objective, strategy.training.num_epochs = (lambda: -1.0 - comm.rank), num_epochs
         assert strategy.share == (0, 1) and strategy.num_averaged == num_ranks
         master, mixings, rng = torch.zeros(5), [], np.random.default_rng(comm.rank)
         strategy.restart(master)
@@ -62,7 +62,7 @@ def go_on(num_ranks, num_mixings, states=None):
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))
         master, mixings, active = torch.zeros(1), [], []
-        strategy.objective, strategy.num_epochs = (lambda: 0.0), 2
+        strategy.training.objective, strategy.training.num_epochs = (lambda: 0.0), 2
         strategy.restart(master)
         if states and len(states) == num_ranks:
             strategy.load_state_dict(states[comm.rank])

@@ -31,7 +31,7 @@ def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
         strategy.begin_epoch(10 * num_steps, 10)
         told = []
         for step in range(num_steps):
-            strategy.rate = RATES[step]
+            strategy.training.rate = RATES[step]
             master += torch.from_numpy(move(comm.rank, step)).float()
             comm.sleep(seconds * comm.rank)
             mixing = strategy.step(master, 10)
@@ -97,7 +97,7 @@ def test_the_model_of_an_outer_optimiser_is_w(name):
         strategy.begin_epoch(60, 10)
         found = []
         for step in range(6):
-            strategy.rate = RATES[step]
+            strategy.training.rate = RATES[step]
             master += torch.from_numpy(move(comm.rank, step))
             if mixing := strategy.step(master, 10):
                 before = master.clone()
@@ -116,7 +116,7 @@ def test_two_ranks_take_up_the_model_of_one(name, after):
     """It has made six steps, of which nothing is lost, and no outer momentum; theirs is of two more."""
     def begun(comm, master):
         strategy = make_strategy(comm, options(name))
-        strategy.rate = 0.1
+        strategy.training.rate = 0.1
         strategy.restart(master)
         return strategy
 

@@ -17,7 +17,7 @@ def told(num_ranks, frames, num_epochs=1, **options):
     def rank(comm):
         strategy = make_strategy(comm, mixing_options(period_frames=PERIOD, **options))
         master, velocity, rng = torch.zeros(5), torch.zeros(5), np.random.default_rng(comm.rank)
-        strategy.velocity = velocity if options.get("mix_momentum") else None
+        strategy.training.velocity = velocity if options.get("mix_momentum") else None
         strategy.restart(master)
         found = []
         for _ in range(num_epochs):

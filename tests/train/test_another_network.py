@@ -12,7 +12,7 @@ from pyasr.parallel.comm import SoloComm
 from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
 from pyasr.train.growth import GrowthOptions
 from pyasr.train.learner import Learner, LearnerOptions
-from pyasr.train.loop import LoopOptions
+from pyasr.train.trainer import LoopOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import TARGETS_FILE
 

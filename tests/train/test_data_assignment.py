@@ -20,7 +20,7 @@ from pyasr.train.compact import Plain
 from pyasr.train.draws import num_drawn
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.lattice_utterances import LatticeUtterances
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.shard import Shard
 from pyasr.train.stream import ResidentFrames, StreamedFrames
@@ -139,7 +139,7 @@ def test_a_streaming_learner_reads_what_it_draws(numbered, monkeypatch):
     assert f"drawn from {LENGTHS.sum()}" in frames.describe()
 
 
-class Counted(Training):
+class Counted(Trainer):
     """Remembers the frames whose sums each epoch had."""
 
     counted = ()

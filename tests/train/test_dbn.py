@@ -27,7 +27,7 @@ from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train.dbn import check_dbn, mean_activation
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 from pyasr.train.rbm_learner import RbmLearner
 from pyasr.train.steps.dbn import prepare_utterances
 from pyasr.train.stream import ResidentFrames
@@ -112,7 +112,7 @@ def test_momentum_without_the_bug_is_the_scheduled_one(data, tmp_path, monkeypat
         return step(self, x, targets, rate, *rest)
 
     monkeypatch.setattr(RbmLearner, "step", watched)
-    monkeypatch.setattr(Training, "speed_alone", lambda job: 0.0)  # all steps are of the training
+    monkeypatch.setattr(Trainer, "speed_alone", lambda job: 0.0)  # all steps are of the training
     momentum = dict(with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400)
     options = with_options(hidden=dict(hidden_layers=2), momentum=momentum, scaling=dict(lr_scaling="linear"), mixing=dict(parallel=parallel))
     spec = spec_of(data, tmp_path / "dbn", options)

@@ -43,19 +43,19 @@ def by_hand(directory) -> torch.Tensor:
 
     def minibatches(comm):
         task = job(comm, directory)
-        return task.learner, task.schedule, [list(task.training.minibatches(16, epoch)) for epoch in (1, 2, 3)], task.rate_factor
+        return task.learner, task.schedule, [list(task.training.minibatches(16, epoch)) for epoch in (1, 2, 3)]
 
     ranks = run_threads(4, minibatches)
-    (learner, schedule, _, factor), frames_seen = ranks[0], 0
+    (learner, schedule, _), frames_seen = ranks[0], 0
     network, velocity = learner.network.double(), 0.0
     for epoch in range(3):
         schedule.state.epoch = epoch
-        steps = max(len(batches[epoch]) for _, _, batches, _ in ranks)
+        steps = max(len(batches[epoch]) for _, _, batches in ranks)
         for step in range(steps):
-            parts = [batches[epoch][step] for _, _, batches, _ in ranks if step < len(batches[epoch])]
+            parts = [batches[epoch][step] for _, _, batches in ranks if step < len(batches[epoch])]
             frames = sum(len(pdfs) for _, pdfs in parts)
             loss = sum(torch.nn.functional.cross_entropy(network(x.double()), pdfs, reduction="sum") for x, pdfs in parts) / 4
-            rate, values = schedule.rate(frames_seen) * factor, torch.cat([p.flatten() for p in network.parameters()]).detach()
+            rate, values = schedule.step_rate(frames_seen, 4), torch.cat([p.flatten() for p in network.parameters()]).detach()
             gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))])
             velocity = MOMENTUM * velocity - rate * (gradient + 2 * L2 / 4 * frames / 4 * values)
             change = (1 - MOMENTUM) * velocity

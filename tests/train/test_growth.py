@@ -266,7 +266,7 @@ def test_when_ranks_of_a_growing_number_meet(epoch):
     """Kaldi's iterations, of two ranks at first and four in the end, as they are gone through."""
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=100, initial_ranks=2))
-        strategy.num_epochs, ends, master = 2, [0], torch.zeros(3)
+        strategy.training.num_epochs, ends, master = 2, [0], torch.zeros(3)
         strategy.restart(master)
         strategy.compares = False
         for _ in range(epoch + 1):

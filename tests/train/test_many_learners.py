@@ -9,7 +9,7 @@ from toy_jobs import store, training, with_options
 
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import ComputeTime, run_simulated
-from pyasr.train.virtual import Course, VirtualTraining
+from pyasr.train.virtual import Course, VirtualTrainer
 
 NUM_MIXINGS = 2 * 4  # in two epochs of 50 frames a learner, in minibatches of 16
 
@@ -21,7 +21,7 @@ def trained(directory, name, num_learners):
 
     def learner(comm):
         course, seen = Course(), []
-        job = training(comm, directory, store(1, comm.rank), options, partial(VirtualTraining, ComputeTime(0.1, 0.3), 0, course))
+        job = training(comm, directory, store(1, comm.rank), options, partial(VirtualTrainer, ComputeTime(0.1, 0.3), 0, course))
         mix = job.strategy.mix
 
         def watched(master, *arguments):

@@ -8,7 +8,7 @@ from pyasr.parallel.simulator import Network, run_simulated
 from pyasr.parallel.strategies import make_strategy
 from pyasr.parallel.threads import run_threads
 from pyasr.train.checkpoint_index import last_place
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 
 EPOCH_FRAMES, MINIBATCH = 1200, 16
 NETWORK = Network(latency_s=1e-4, bandwidth=1e7, ranks_per_host=2)
@@ -18,7 +18,7 @@ RANDOM = dict(parallel="adpsgd", random_peers=True)
 NODES_IN_TURN = dict(parallel="hadpsgd", ranks_per_node=2, topology="exponential")
 
 
-class Watched(Training):
+class Watched(Trainer):
     """Takes virtual time, and remembers when it saved and what each epoch had seen."""
 
     saved, counted = (), ()

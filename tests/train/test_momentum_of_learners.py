@@ -9,7 +9,7 @@ from toy_jobs import store, training, with_options
 
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import ComputeTime, run_simulated
-from pyasr.train.virtual import Course, VirtualTraining
+from pyasr.train.virtual import Course, VirtualTrainer
 
 MOMENTUM, NUM_LEARNERS, NUM_EPOCHS, SIZE = 0.9, 4, 2, 16
 FACTORS = {0: 1.0, 1: 1.13, 2: 1.27, 3: 1.41}  # no two learners end a minibatch at the same time
@@ -17,7 +17,7 @@ MEAN = np.full((NUM_LEARNERS, NUM_LEARNERS), 1 / NUM_LEARNERS)
 RING = np.array([[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]]) / 3
 
 
-class Watched(VirtualTraining):
+class Watched(VirtualTrainer):
     """Remembers after how many minibatches of its learner epochs ended."""
 
     ends = (0,)
@@ -55,7 +55,7 @@ class Dense:
 
     def __init__(self, jobs):
         self.network, self.minibatches = jobs[0].learner.network.double(), [job.training.minibatches for job in jobs]
-        self.rate = jobs[0].schedule.rate(0) * jobs[0].rate_factor
+        self.rate = jobs[0].schedule.step_rate(0, NUM_LEARNERS)
         self.W = np.tile(jobs[0].initial, (NUM_LEARNERS, 1))
         self.V = np.zeros_like(self.W)
 

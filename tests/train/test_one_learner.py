@@ -36,14 +36,14 @@ def run(how, directory, given, num_steps=None):
     def rank(comm):
         job = training(comm, directory, store(4, comm.rank), given)
         job.one_learner, seen = OneLearner(job.strategy), {}
-        after, before = job.strategy.after_mixing, job.strategy.before_consensus
+        after, before = job.strategy.training.after_mixing, job.strategy.training.before_consensus
 
         def remember(name, function, *arguments):
             seen[name] = job.learner.flat.master.clone()
             function(*arguments)
 
-        job.strategy.before_consensus = lambda: remember("before", before)
-        job.strategy.after_mixing = lambda master: remember("after", after, master)
+        job.strategy.training.before_consensus = lambda: remember("before", before)
+        job.strategy.training.after_mixing = lambda master: remember("after", after, master)
         if num_steps and comm.rank == 0:
             crash_after(job, num_steps)
         job.run()

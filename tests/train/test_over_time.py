@@ -23,7 +23,7 @@ from pyasr.parallel.strategies import strategy_names
 from pyasr.parallel.threads import run_threads
 from pyasr.train import stream
 from pyasr.train.dnn import TrainSpec, train_rank
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 from pyasr.train.shard import Shard
 from pyasr.train.steps.dnn import check_training
 from pyasr.train.targets import TARGETS_FILE, Targets
@@ -39,7 +39,7 @@ NETWORKS = {
 }
 
 
-class Dying(Training):
+class Dying(Trainer):
     """Ends after a checkpoint in the first epoch."""
 
     def _save(self, equal):

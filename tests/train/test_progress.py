@@ -149,13 +149,13 @@ def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
 
     def rank(comm):
         job = training(comm, tmp_path / "job", store(6, comm.rank))
-        apart = job.strategy.before_consensus
+        apart = job.strategy.training.before_consensus
 
         def perfect():
             apart()
             job.apart = Totals(np.array([1.0, 100.0, 100.0]))
 
-        job.strategy.before_consensus = perfect
+        job.strategy.training.before_consensus = perfect
         job.run()
 
     run_threads(2, rank)

@@ -16,7 +16,7 @@ from pyasr.base.options import parse, to_json
 from pyasr.nn.acoustic import load_scorer
 from pyasr.nn.layered import read_network
 from pyasr.train.learner import Learner
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 
 CONF = Path(__file__).parents[2] / "egs" / "amazon_queen" / "s5" / "conf"
 NUM_PDFS = 4
@@ -44,7 +44,7 @@ def learned(monkeypatch) -> dict[Learner, list[tuple[int, float]]]:
         return step(self, x, pdfs, rate, *others)
 
     monkeypatch.setattr(Learner, "step", watched)
-    monkeypatch.setattr(Training, "speed_alone", lambda self: 0.0)
+    monkeypatch.setattr(Trainer, "speed_alone", lambda self: 0.0)
     return seen
 
 

@@ -226,8 +226,8 @@ def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
     job = training(SoloComm(), tmp_path / "job", store(6), options)
     recent = RecentModels(tmp_path / "job" / MODELS, CombineOptions(combine="average"), SoloComm())
     job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, SoloComm(), keeping=[(60, recent.keep)])
-    rate = job._rate
-    job._rate = lambda: rate() * (-0.1 if job.schedule.state.epoch == 2 else 1.0)
+    rate = job.schedule.rate
+    job.schedule.rate = lambda frames_seen: rate(frames_seen) * (-0.1 if job.schedule.state.epoch == 2 else 1.0)
     job.run()
     accepted = [line["accepted"] for line in metrics(tmp_path / "job") if "accepted" in line]
     assert accepted[:3] == [True, True, False]

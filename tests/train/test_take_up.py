@@ -12,7 +12,7 @@ from pyasr.parallel.threads import run_threads
 from pyasr.tensor.file import load_tensors
 from pyasr.train.checkpoint_index import last_place
 from pyasr.train.checkpoints import frames_to_leave_out
-from pyasr.train.loop import Training
+from pyasr.train.trainer import Trainer
 
 SHARDS = {1: [12], 2: [7, 5], 3: [5, 4, 3], 5: [10, 1, 1, 0, 0]}  # utterances of 50 frames
 EPOCH_FRAMES = 600
@@ -25,7 +25,7 @@ def options(name="allreduce", **schedule):
                         learner=dict(momentum=0.5, natural_gradient=ONLINE), loop=dict(checkpoint_frames=100, log_frames=150))  # fmt: skip
 
 
-class Counted(Training):
+class Counted(Trainer):
     """Remembers the frames whose sums each epoch had."""
 
     def _end_epoch(self):

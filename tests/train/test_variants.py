@@ -23,7 +23,7 @@ from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
 from pyasr.train.growth import Growth, GrowthOptions
 from pyasr.train.input_transform import InputTransformOptions
 from pyasr.train.learner import Learner, LearnerOptions
-from pyasr.train.loop import LoopOptions
+from pyasr.train.trainer import LoopOptions
 from pyasr.train.options import SampleOptions
 from pyasr.train.priors import PriorOptions
 from pyasr.train.schedules import ScheduleOptions

@@ -20,7 +20,7 @@ from pyasr.nn.acoustic import load_scorer  # noqa: E402
 from pyasr.parallel.comm import SoloComm  # noqa: E402
 from pyasr.parallel.network import Network  # noqa: E402
 from pyasr.parallel.simulator import ComputeTime, run_simulated  # noqa: E402
-from pyasr.train.virtual import Course, VirtualOptions, VirtualTraining  # noqa: E402
+from pyasr.train.virtual import Course, VirtualOptions, VirtualTrainer  # noqa: E402
 
 OPTIONS = with_options(loop=dict(log_frames=10**9), schedule=dict(num_epochs=1), mixing=dict(period_frames=32))
 DROPOUT = with_options(dnn=dict(hidden_layers=2, hidden_dim=16, dropout=0.5))
@@ -31,7 +31,7 @@ def virtual(directory: Path, num_learners: int, compute: ComputeTime, network=Ne
     courses = [Course() for _ in range(num_learners)]
 
     def learner(comm) -> torch.Tensor:
-        job = training(comm, directory, store(6, comm.rank), options, partial(VirtualTraining, compute, 0, courses[comm.rank]))
+        job = training(comm, directory, store(6, comm.rank), options, partial(VirtualTrainer, compute, 0, courses[comm.rank]))
         job.run()
         return job.learner.flat.master.clone()
 
@@ -119,7 +119,7 @@ def test_the_distance_from_the_consensus_is_that_from_the_mean_of_all(tmp_path, 
 
     def learner(comm) -> torch.Tensor:
         job = training(comm, tmp_path / "job", store(6, comm.rank), options)
-        job.strategy.before_consensus = lambda: own.update({comm.rank: job.learner.flat.master.clone()})
+        job.strategy.training.before_consensus = lambda: own.update({comm.rank: job.learner.flat.master.clone()})
         job.run()
         return job.learner.flat.master
 

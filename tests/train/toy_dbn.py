@@ -20,7 +20,7 @@ from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.dbn import DbnTraining, PretrainSpec, pretrain_rank
 from pyasr.train.frames import FrameStore
-from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.trainer import LoopOptions, Trainer
 from pyasr.train.options import RbmOptions
 from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner
 from pyasr.train.schedules import ScalingOptions, ScheduleOptions
@@ -91,13 +91,12 @@ def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatc
     size = minibatch * num_shares // comm.size
     compute = ComputeOptions(minibatch=size, precision="float32", device="cpu")
     schedule_options = ScheduleOptions(learning_rate=0.05, num_epochs=2, lr_scaling="none")
-    factor = schedule_options.rate_factor(comm.size, size)
     momentum = MomentumOptions(momentum_step_frames=500)
     learner = RbmLearner(rbm, Below([], torch.device("cpu"), torch.float32), compute, 0.001, torch.Generator(), course=momentum)
-    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum)
+    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum, size)
     directory.mkdir(parents=True, exist_ok=True)
     strategy = make_strategy(comm, mixing_options(period_frames=1))
-    Training(learner, ResidentFrames(store, 777, comm.rank), store, strategy, schedule, LoopOptions(), size, factor, directory).run()
+    Trainer(learner, ResidentFrames(store, 777, comm.rank), store, strategy, schedule, LoopOptions(), size, directory).run()
     return learner.flat.master.clone()
 
 

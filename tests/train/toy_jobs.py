@@ -23,7 +23,7 @@ from pyasr.train.compact import Plain
 from pyasr.train.dnn import DnnTraining, make_learner
 from pyasr.train.frames import FrameStore
 from pyasr.train.learner import LearnerOptions
-from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.trainer import LoopOptions, Trainer
 from pyasr.train.schedules import ScheduleOptions, make_schedule
 from pyasr.train.shard import Shard
 from pyasr.train.stream import ResidentFrames, StreamedFrames
@@ -73,8 +73,8 @@ def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.floa
     return frames
 
 
-def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Training,
-             tries_speed: bool = False) -> Training:  # fmt: skip
+def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Trainer,
+             tries_speed: bool = False) -> Trainer:  # fmt: skip
     """A job on a FrameStore or on streamed frames; unless it tries how fast one rank is, all steps of its learner are of the training."""
     dtype = options.learner.torch_dtype()
     if isinstance(frames, FrameStore):
@@ -86,10 +86,8 @@ def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind
     heldout = store(2, 77, context=context)
     heldout.move(CPU, dtype)
     directory.mkdir(exist_ok=True)
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(frames.num_frames))
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
-    job = kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch,
-               rate_factor, directory)  # fmt: skip
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(frames.num_frames), options.learner.minibatch)
+    job = kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch, directory)
     if not tries_speed:
         job.speed_alone = lambda: 0.0
     return job
@@ -106,7 +104,7 @@ def metrics(directory: Path) -> list[dict]:
     return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
-def poisoned(job: Training, steps) -> None:
+def poisoned(job: Trainer, steps) -> None:
     """Let the inputs of the minibatches numbered in `steps`, from 1, hold a number that is none."""
     step, count = job.learner.step, itertools.count(1)
 
@@ -123,7 +121,7 @@ class Crash(Exception):
     pass
 
 
-def crash_after(job: Training, num_steps: int) -> None:
+def crash_after(job: Trainer, num_steps: int) -> None:
     """Let the job die in the middle of minibatch `num_steps`."""
     step, done = job.learner.step, []
 

@@ -54,7 +54,7 @@ class AsynchronousStrategy(Strategy):
     def go_on(self) -> None:
         """A stretch begins, in which nobody has seen a frame."""
         left = self.goal - self.done
-        self.ahead = min(left, self.frames_to_meeting() or left) if self.frames_to_meeting else left
+        self.ahead = min(left, self.training.frames_to_meeting() or left)
         self.counts[:] = 0
         self.own_frames, self._told, self._has_told = 0, 0, False
 
@@ -78,7 +78,7 @@ class AsynchronousStrategy(Strategy):
         """Whether this rank has nothing more to do in this stretch."""
         if not frames or self.notices.waiting(_OVER_TAG) is not None:
             return True
-        if self.counts.sum() < self.ahead and not (self.wants_meeting and self.wants_meeting()):
+        if self.counts.sum() < self.ahead and not self.training.wants_meeting():
             return False
         self._tell_all()
         return True
@@ -102,10 +102,10 @@ class AsynchronousStrategy(Strategy):
         frames = int(self.waiting(self.comm.reduce_scalar, self.own_frames))
         self.done += frames
         last = self.done >= self.goal or not frames  # nobody who has seen none will see one
-        if last and self.before_consensus and self.comm.size > 1:
-            self.before_consensus()
-        if last and self.after_mixing:
-            self.after_mixing(master)
+        if last and self.comm.size > 1:
+            self.training.before_consensus()
+        if last:
+            self.training.after_mixing(master)
         self.mix_measured(master, self.consensus)
         self.adopt(master)
         self.done = 0 if last else self.done

@@ -17,7 +17,6 @@ alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -49,6 +48,37 @@ class Mixing(NamedTuple):
     saves: bool = False
 
 
+class TrainingView:
+    """What a strategy may read of a training, and what it may call. The training loop attaches a subclass (`Strategy.attach`).
+
+    num_epochs  of the training
+    rate        this rank's learning rate since the last mixing, in a unit that does not change
+    velocity    what the learner remembers of earlier updates, to be mixed as the parameters are; None: it is not mixed
+    """
+
+    num_epochs = 1
+    rate = 1.0
+    velocity: torch.Tensor | None = None
+
+    def objective(self) -> float:
+        """This rank's objective, a frame, since the strategy `compares`."""
+        return 0.0
+
+    def before_consensus(self) -> None:
+        """Called on all ranks before the last mixing of an epoch."""
+
+    def after_mixing(self, master: torch.Tensor) -> None:
+        """Called with a rank's own parameters after the last mixing of an epoch, before all are made equal."""
+
+    def wants_meeting(self) -> bool:
+        """Whether it is time, for this rank, that all meet for a checkpoint."""
+        return False
+
+    def frames_to_meeting(self) -> int:
+        """After how many frames of all ranks they meet within an epoch; 0: at its end only. All ranks ask at the same moments."""
+        return 0
+
+
 class Strategy:
     """Base of all strategies.
 
@@ -65,38 +95,22 @@ class Strategy:
                   where they are added up
     num_active    of these, those that learn until the next mixing
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
-    objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
-    before_consensus  function that is called on all ranks before an epoch's last mixing of several; the loop sets it
-    after_mixing     function that is called with a rank's own parameters after an epoch's last mixing, before all are made equal; the loop
-                     sets it
-    wants_meeting   function that tells whether it is time, for this rank, that all meet for a checkpoint; the loop sets it
-    frames_to_meeting  function that tells after how many frames of all ranks they are to meet within an epoch, if they would do so at its
-                  end alone; 0: not before. All ask at the same moments; the loop sets it
-    num_epochs of the training; the loop sets it
-    velocity   what the learner remembers of earlier updates, to be mixed as the parameters are; None: it stays its own. The loop sets it
+    training   the `TrainingView` that `attach` has set
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
                next one measured
-    rate       this rank's learning rate since the last mixing, in any unit that stays; the loop sets it
     times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
     staleness  how many of the parameters that this rank has mixed were so many moves behind its own, for log lines; None: not told
     """
 
     options_kind = SchemeOptions
-    objective: Callable[[], float] | None = None
-    velocity: torch.Tensor | None = None
     staleness: Counter | None = None
-    before_consensus: Callable[[], None] | None = None
-    after_mixing: Callable[[torch.Tensor], None] | None = None
-    wants_meeting: Callable[[], bool] | None = None
-    frames_to_meeting: Callable[[], int] | None = None
-    rate, num_epochs = 1.0, 1
     rests = False
     in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
     draws_from_all = False  # whether every rank goes through all data, in an order of its own, until all together have seen enough
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
-        self.comm, self.options, self.compares = comm, options, False
+        self.comm, self.options, self.training, self.compares = comm, options, TrainingView(), False
         self.wire = Wire(comm.split(0) if self.in_background else comm, options)
         own, whole = (comm.rank, comm.size), (0, 1)
         in_shards = not self.draws_from_all and options.data_assignment != "all"
@@ -105,6 +119,15 @@ class Strategy:
         self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
         self.times = np.zeros(2)
+
+    def attach(self, training: TrainingView) -> None:
+        """Serve this training. Without it, nothing is read or called."""
+        self.training = training
+
+    def take_drift(self) -> float:
+        """The drift of the last mixing that was measured since the last call, else 0. The next mixing is measured."""
+        drift, self.drift = self.drift or 0.0, None
+        return drift
 
     @property
     def num_active(self) -> int:

@@ -94,7 +94,7 @@ class KaldiSchedule(AllreduceAveraging):
     def _timetable(self, frames: int, minibatch: int, epochs_at: Callable[[int], float]) -> GrowingTimetable:
         """Of so many frames of an epoch; `epochs_at` tells how many epochs of the training are over when some of them have been seen."""
         def active_at(seen: int) -> int:
-            return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.num_epochs))
+            return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.training.num_epochs))
 
         return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
 

@@ -143,9 +143,10 @@ class SlowMo(OuterOptimiser):
 
     def advance(self, g: torch.Tensor) -> None:
         """D is kept in units of parameters, so it changes with the learning rate."""
-        self.moved.mul_(self.eta * (self.rate / self.rate_before if self.rate_before else 1.0)).add_(g)
+        rate = self.training.rate
+        self.moved.mul_(self.eta * (rate / self.rate_before if self.rate_before else 1.0)).add_(g)
         self.outer.add_(self.moved, alpha=self.zeta)
-        self.rate_before = self.rate
+        self.rate_before = rate
 
     def state_dict(self) -> dict:
         """The rate belongs to it."""

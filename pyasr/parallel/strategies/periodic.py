@@ -82,10 +82,9 @@ class PeriodicStrategy(Strategy):
         self.comm.barrier()
 
     def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        if last and self.before_consensus:
-            self.waiting(self.comm.barrier)
-            self.before_consensus()
         if last:
+            self.waiting(self.comm.barrier)
+            self.training.before_consensus()
             self.drift = None  # not that of a mixing before: this one is with all
         finish_on_device(master)
         self.waiting(self.wait)
@@ -93,7 +92,7 @@ class PeriodicStrategy(Strategy):
 
     def _mix_or_choose(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if self.compares:
-            choose_best(self.wire, master, int(shares[self.comm.rank]), self.objective())
+            choose_best(self.wire, master, int(shares[self.comm.rank]), self.training.objective())
             self.adopt(master)
             return
         if self._takes_turns:
@@ -104,8 +103,7 @@ class PeriodicStrategy(Strategy):
             return
         self._with_velocity(master, self.mix, shares, last)
         if last and not self.mixes_equal:
-            if self.after_mixing:
-                self.after_mixing(master)
+            self.training.after_mixing(master)
             self.consensus(master)
         if last or self.mixes_equal:
             self.wire.agree(master)
@@ -117,15 +115,16 @@ class PeriodicStrategy(Strategy):
 
     def _with_velocity(self, master: torch.Tensor, function: Callable, *arguments) -> None:
         """`function(x, *arguments)`, which changes x in place: the parameters, followed by the velocity if that is to be mixed."""
-        if self.velocity is None:
+        velocity = self.training.velocity
+        if velocity is None:
             function(master, *arguments)
             return
-        both = master.new_empty(len(master) + len(self.velocity))
+        both = master.new_empty(len(master) + len(velocity))
         both[: len(master)] = master
-        both[len(master) :] = self.velocity
+        both[len(master) :] = velocity
         function(both, *arguments)
         master.copy_(both[: len(master)])
-        self.velocity.copy_(both[len(master) :])
+        velocity.copy_(both[len(master) :])
 
     def state_dict(self) -> dict:
         """Place in the epoch and in the training."""

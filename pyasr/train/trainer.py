@@ -13,7 +13,7 @@ import torch
 from pyasr.base import log
 from pyasr.base.stop_request import StopRequested, heeding, is_stop_requested
 from pyasr.nn.sequence_layers import lstm_paths
-from pyasr.parallel.strategies import Mixing, Strategy
+from pyasr.parallel.strategies import Mixing, Strategy, TrainingView
 from pyasr.train.calibration import frames_per_s_alone
 from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.combine import forget_models_after
@@ -37,11 +37,10 @@ _LOOKS = 10  # for a request to end, between two log lines
 _COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
 
 
-class Training:
+class Trainer:
     """A training job on one rank.
 
     training, heldout  this rank's frames
-    rate_factor        from the schedule's rate to the rate of summed gradients: scaling with ranks, and lr convention
     directory          for checkpoints and metrics
     growth             changes of the network at given times
     one_learner        keeps the parameters of one of the ranks, where its model is to be saved
@@ -52,15 +51,14 @@ class Training:
     one_learner: OneLearner | None = None
 
     def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
-                 options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth: Growth | None = None):  # fmt: skip
+                 options: LoopOptions, minibatch: int, directory: Path, growth: Growth | None = None):  # fmt: skip
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
         self.criterion, self.totals = learner.criterion, learner.criterion.totals
-        self.comm, self.options, self.minibatch, self.rate_factor = strategy.comm, options, minibatch, rate_factor
+        self.comm, self.options, self.minibatch = strategy.comm, options, minibatch
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
         self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
-        strategy.objective, strategy.before_consensus = self._compared_objective, self._evaluate_apart
-        strategy.wants_meeting, strategy.frames_to_meeting = self._is_late, self._frames_to_meeting
-        strategy.num_epochs = training.num_epochs = schedule.options.num_epochs
+        training.num_epochs = schedule.options.num_epochs
+        strategy.attach(_View(self))
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
@@ -109,7 +107,6 @@ class Training:
                 self.position.own_frames += pdfs.numel()
             elif self.learner.gradient_sum:
                 self.learner.follow(self._summed_rate())
-            self.strategy.rate = self._rate()
             mixing = self.strategy.step(self.learner.flat.master, pdfs.numel())
             if mixing is not None:
                 self.learner.flat.refresh()
@@ -139,12 +136,10 @@ class Training:
 
     def _summed_rate(self) -> float:
         """The rate of summed gradients of those that learn now."""
-        scale, strategy = self.schedule.options.scale, self.strategy
-        return self._rate() * self.rate_factor * scale(strategy.num_active) / scale(strategy.num_averaged)
+        return self.schedule.step_rate(self.position.frames_seen, self.strategy.num_active)
 
     def restart(self) -> None:
         """Ranks have a new network, or one that has grown."""
-        self.strategy.velocity = self.learner.velocity if self.strategy.options.mix_momentum else None
         self.strategy.restart(self.learner.flat.master)
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
 
@@ -346,3 +341,34 @@ class Training:
     def _resume(self) -> bool:
         """Go on from the last checkpoint, if there is one."""
         return resume_job(self)
+
+
+class _View(TrainingView):
+    """What the strategy of a job sees of it."""
+
+    def __init__(self, job: Trainer):
+        self._job, self.num_epochs = job, job.schedule.options.num_epochs
+
+    @property
+    def rate(self) -> float:
+        return self._job._rate()
+
+    @property
+    def velocity(self) -> torch.Tensor | None:
+        return self._job.learner.velocity if self._job.strategy.options.mix_momentum else None
+
+    def objective(self) -> float:
+        return self._job._compared_objective()
+
+    def before_consensus(self) -> None:
+        self._job._evaluate_apart()
+
+    def after_mixing(self, master: torch.Tensor) -> None:
+        if self._job.one_learner:
+            self._job.one_learner.after_mixing(master)
+
+    def wants_meeting(self) -> bool:
+        return self._job._is_late()
+
+    def frames_to_meeting(self) -> int:
+        return self._job._frames_to_meeting()
