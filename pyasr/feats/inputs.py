@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -50,6 +50,10 @@ class InputOptions:
     def dim(self, feat_dim: int) -> int:
         """Columns of the input for features of `feat_dim` columns."""
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
+
+    def unspliced(self) -> InputOptions:
+        """The same without splicing, for a network whose layers splice, or for stores that splice when they are read."""
+        return replace(self, splice_left=0, splice_right=0)
 
     def normalise(self, features: np.ndarray, of_speaker: tuple[np.ndarray, np.ndarray | None] | None = None) -> np.ndarray:
         """Features (T, D) after CMVN; `of_speaker`: the normaliser of the speaker, where `cmvn` is speaker."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     draw        (k, n): how much of its part this rank draws in an epoch, see `num_drawn`
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
-    reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
+    reader = FeatureReader(data, input.unspliced())
     code, packing = make_code(store.store_type, dtype), over_time.packing(input, reader.dim)
     keys = targets.shard(*share, heldout=False) if share else []
     training, heldout = (make_shard(reader, targets, part, packing, code)

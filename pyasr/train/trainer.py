@@ -15,8 +15,6 @@ from pyasr.base.stop_request import StopRequested, heeding, is_stop_requested
 from pyasr.nn.sequence_layers import lstm_paths
 from pyasr.parallel.strategies import Mixing, Strategy, TrainingView
 from pyasr.train.calibration import frames_per_s_alone
-from pyasr.train.checkpoint_index import MODELS
-from pyasr.train.combine import forget_models_after
 from pyasr.train.criterion import Diverged
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
@@ -24,7 +22,7 @@ from pyasr.train.learner import Learner
 from pyasr.train.memory import check_utterances_fit, telling_what_to_lower, try_out
 from pyasr.train.options import LoopOptions
 from pyasr.train.progress import Reporter
-from pyasr.train.resumption import Position, resume_job, save_job
+from pyasr.train.resumption import JobCheckpoints, Position
 from pyasr.train.schedules import Schedule
 from pyasr.train.stream import Frames
 from pyasr.train.totals import Totals
@@ -56,6 +54,7 @@ class Trainer:
         self.criterion, self.totals = learner.criterion, learner.criterion.totals
         self.comm, self.options, self.minibatch = strategy.comm, options, minibatch
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
+        self.checkpoints = JobCheckpoints(directory, learner, strategy, schedule, training)
         self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
         training.num_epochs = schedule.options.num_epochs
         strategy.attach(_View(self))
@@ -91,7 +90,8 @@ class Trainer:
 
     def speed_alone(self) -> float:
         """Frames a second of one rank by itself. Every rank must call this."""
-        return frames_per_s_alone(self)
+        rate = self.schedule.step_rate(self.position.frames_seen, self.strategy.num_averaged)
+        return frames_per_s_alone(self.learner, self.training, self.minibatch, rate, self.comm)
 
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
@@ -141,6 +141,9 @@ class Trainer:
     def restart(self) -> None:
         """Ranks have a new network, or one that has grown."""
         self.strategy.restart(self.learner.flat.master)
+        self._forget_compared()
+
+    def _forget_compared(self) -> None:
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
 
     def _compared_objective(self) -> float:
@@ -291,7 +294,7 @@ class Trainer:
         if accepted:
             self.best = self._copy_if_needed()
         else:
-            self.forget_models_after(self.position.epoch_began)
+            self.checkpoints.forget_models_after(self.position.epoch_began)
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
             self._stand_still()
@@ -309,11 +312,6 @@ class Trainer:
         """Measure the ranks' own parameters, each on its held-out frames, before they are made equal."""
         self.learner.flat.refresh()
         self.apart = self.evaluate()
-
-    def forget_models_after(self, frames_seen: int) -> None:
-        """Remove models to be combined of a course that is not gone on with."""
-        if self.comm.rank == 0:
-            forget_models_after(frames_seen, self.directory / MODELS)
 
     def _look_at_averaging(self, heldout: Totals) -> None:
         """Warn when the consensus is worse than the ranks apart, twice in a row."""
@@ -335,12 +333,17 @@ class Trainer:
 
     def _save(self, equal: bool) -> None:
         """A checkpoint; `equal`: all ranks have the same parameters."""
-        save_job(self, equal)
+        self.checkpoints.save(self.position, self.best, equal, self.growth, self.one_learner)
         self._saved_at = time.monotonic()
 
     def _resume(self) -> bool:
-        """Go on from the last checkpoint, if there is one."""
-        return resume_job(self)
+        """Resume from the last checkpoint; False without one."""
+        found = self.checkpoints.resume(self.growth, self.one_learner)
+        if found is None:
+            return False
+        self.position, self.best = found
+        self._forget_compared()
+        return True
 
 
 class _View(TrainingView):

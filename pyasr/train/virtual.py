@@ -15,7 +15,6 @@ frames that several learn from (`pyasr.train.shared_shards`). Nothing is saved o
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -214,7 +213,7 @@ def _result(courses: list[Course]) -> dict:
 
 def message_bytes(spec: TrainSpec) -> int:
     """Bytes of the parameters of the network that is to be trained, in float32."""
-    dim = FeatureReader(spec.data, dataclasses.replace(spec.input, splice_left=0, splice_right=0)).dim
+    dim = FeatureReader(spec.data, spec.input.unspliced()).dim
     input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
     network = make_network(spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator())
     return 4 * sum(parameter.numel() for parameter in network.parameters())

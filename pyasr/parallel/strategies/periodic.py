@@ -10,7 +10,7 @@ import numpy as np
 from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device
 from pyasr.parallel.strategies.best_of_ranks import choose_best
 from pyasr.parallel.strategies.options import PeriodicOptions
-from pyasr.parallel.strategies.timetable import Timetable
+from pyasr.parallel.strategies.timetable import Timetable, in_whole_minibatches
 from pyasr.parallel.strategies.wire import Wire
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PeriodicStrategy(Strategy):
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """With the next mixing, about: ranks may have fewer frames left."""
         epoch, within = divmod(frames, epoch_frames)
-        between = -(-self.period(epoch) // minibatch) * minibatch * self.comm.size
+        between = in_whole_minibatches(self.period(epoch), minibatch) * self.comm.size
         return epoch * epoch_frames + min(-(-within // between) * between, epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 
+def in_whole_minibatches(frames: int, minibatch: int) -> int:
+    """`frames`, rounded up to whole minibatches."""
+    return -(-frames // minibatch) * minibatch
+
+
 class Timetable:
     """The mixings of one epoch.
 
@@ -21,7 +26,7 @@ class Timetable:
 
     def __init__(self, totals: list[int], period: int, minibatch: int):
         self.totals = np.array(totals, np.int64)
-        self.period = -(-period // minibatch) * minibatch
+        self.period = in_whole_minibatches(period, minibatch)
         self.num_mixings = max(1, -(-int(self.totals.max()) // self.period))
 
     def is_due(self, rank: int, own_frames: int, mixing: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.left_out import LeftOutOptions
@@ -72,7 +72,7 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     """
     step.training.schedule.check_deaf()
     step.training.learner.check()
-    input = replace(step.input, splice_left=0, splice_right=0)
+    input = step.input.unspliced()
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
     with training_output(step, [*trained_tables(step.data, input), step.data / "text", step.network, *units]) as out:
         from pyasr.train.ctc_targets import prepare  # imports torch: only when there is work to do

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -93,7 +93,7 @@ def staged_training(step: DnnStep) -> Iterator[TrainSpec]:
     """
     check_training(step.training)
     step.training.perturb.check(step.data, step.input)
-    input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
+    input = step.input.unspliced() if step.training.over_time.network else step.input
     with training_output(step, _inputs(step)) as out:
         from pyasr.train.dnn import check_network  # imports torch: only when there is work to do
 

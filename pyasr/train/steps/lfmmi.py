@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +94,7 @@ def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
 
     Raises UserError where options or inputs do not go together.
     """
-    input = replace(step.input, splice_left=0, splice_right=0)
+    input = step.input.unspliced()
     check_training(step.training)
     step.training.perturb.check(step.data, input)
     with training_output(step, _inputs(step)) as out:
