@@ -17,7 +17,7 @@ from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lattice_dir import check_same_words, check_words, job_archives, read_of_data
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.lm_rescore import rescore
-from pyasr.lang.backoff_lm import OOV_COST, BackoffLm
+from pyasr.lang.backoff_lm import OOV_COST, BackoffLm, absent_from
 from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.device import DeviceOptions
@@ -153,10 +153,10 @@ def _together(entries: Iterable[tuple[str, CompactLattice]], most_arcs: int) -> 
 
 def _checked(archive: Path, data: DataDir, old: BackoffLm, words: SymbolTable, table: Path) -> Iterator[tuple[str, CompactLattice]]:
     """The lattices of an archive. Raises UserError unless all of their words are in words.txt and in the model they were decoded with."""
-    listed, remedy = np.array(list(words.ids.values())), "give the lang directory of the decoding graph"
+    listed, remedy = np.sort(list(words.ids.values())), "give the lang directory of the decoding graph"
     for utterance, lattice in read_of_data(archive, data):
-        where, spoken = f"{archive}: {utterance}", np.unique(lattice.words)
-        unlisted, strange = np.setdiff1d(spoken, listed), old.missing(spoken)
+        where = f"{archive}: {utterance}"
+        unlisted, strange = absent_from(listed, lattice.words), old.missing(lattice.words)
         if len(unlisted):
             raise UserError(f"{where}: word {unlisted[0]} is not in {table}; {remedy}")
         if len(strange):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,12 @@ from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.decode.compact import compact_from_arcs
 from pyasr.decode.lattice_io import write_lattices
+from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, rewrite_shard
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.openfst import write_fst
 from pyasr.io.text import read_table
 from pyasr.lang.arpa import read_arpa
+from pyasr.lang.backoff_lm import BackoffLm
 from pyasr.lang.grammar import arpa_to_fst
 from pyasr.lang.symbols import SymbolTable
 
@@ -169,3 +172,28 @@ def test_oracle_wants_the_data_that_was_decoded(exp):
     write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}})
     with pytest.raises(UserError, match="give the data directory that was decoded"):
         run_here("oracle_wer.py", root / "data", root / "lang", root / "decode")
+
+
+def test_memory_for_each_lattice_does_not_grow_with_the_vocabulary(exp):
+    """Neither is the vocabulary copied or sorted for a lattice, which would take longer than the rescoring."""
+    root, _ = exp
+    size = 200_000
+    SymbolTable.of(["<eps>", *SPOKEN, *(f"x{i}" for i in range(size)), "#0", "<s>", "</s>"]).write(root / "many.txt")
+    (root / "out").mkdir()
+    spec = RescoreSpec(root / "decode", root / "data", root / "many.txt", root / "lang", root / "lang4", root / "out", 1, RescoreOptions())
+    every = BackoffLm(BackoffLm.read(root / "lang", WORDS).tables, np.arange(1, size), "every word")
+    begins, peaks = [], []
+
+    def change(lattices):
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.reset_peak()
+        begins.append(tracemalloc.get_traced_memory()[0])
+        return list(lattices)
+
+    tracemalloc.start()
+    try:
+        rewrite_shard(spec, 1, every, every, change)
+    finally:
+        tracemalloc.stop()
+    taken = [peak - begin for begin, peak in zip(begins, peaks[1:])]
+    assert len(taken) == len(UTTERANCES) - 1 and max(taken) < 8 * size

@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 from fst_paths import best_cost
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as numpy_st
 from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.lang.arpa import read_arpa
-from pyasr.lang.backoff_lm import BackoffLm
+from pyasr.lang.backoff_lm import BackoffLm, absent_from
 from pyasr.lang.grammar import arpa_to_fst
 from pyasr.lang.symbols import SymbolTable
 
@@ -115,3 +117,8 @@ def test_empty_and_missing_grammars(tmp_path):
         BackoffLm.from_fst(Fst.from_arcs(0, -1, [], [], [], [], []), WORDS["#0"])
     with pytest.raises(UserError, match="no G.fst and no lm.arpa.gz in it"):
         BackoffLm.read(tmp_path, WORDS)
+
+
+@given(numpy_st.arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 9)), st.sets(st.integers(0, 9)))
+def test_absent_ids_are_those_of_the_difference_of_sets(words, listed):
+    assert absent_from(np.array(sorted(listed), np.int64), words).tolist() == sorted(set(words.tolist()) - listed)
