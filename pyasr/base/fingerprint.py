@@ -73,7 +73,7 @@ def directory_fingerprint(directory: Path) -> str:
 def file_states(directory: Path) -> dict[str, list]:
     """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content."""
     names = sorted(str(path.relative_to(directory)) for path in files_below(directory) if path.is_file())
-    return {name: _file_state(Path(directory) / name) for name in names if counts(name)}
+    return {name: file_state(Path(directory) / name) for name in names if counts(name)}
 
 
 def files_below(directory: Path) -> Iterator[Path]:
@@ -103,15 +103,17 @@ def content_of(states: dict[str, list]) -> str:
 
 def changed_files(directory: Path, done: dict) -> list[str]:
     """Files of a stage output that are not as its done-file has them; those of earlier versions may list q/, or nothing at all."""
-    return [name for name, state in done.get("files", {}).items() if counts(name) and not _is_still(Path(directory) / name, state)]
+    return [name for name, state in done.get("files", {}).items() if counts(name) and not is_still(Path(directory) / name, state)]
 
 
-def _file_state(path: Path) -> list:
+def file_state(path: Path) -> list:
+    """[bytes, time of the last change in ns, digest] of a file, for `is_still`."""
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, _file_digest(path).hexdigest()]
 
 
-def _is_still(path: Path, state: list) -> bool:
+def is_still(path: Path, state: list) -> bool:
+    """Whether a file has the content of `file_state`; it is read only where its time is another."""
     try:
         found = path.stat()
     except OSError as error:

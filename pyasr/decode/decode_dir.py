@@ -32,6 +32,7 @@ from pyasr.decode.lattice import Lattice, best_path
 from pyasr.decode.lattice_dir import write_num_jobs
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.decode.search_graph import Graph
 from pyasr.data.datadir import split
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
@@ -39,7 +40,6 @@ from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import (
     ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
 )  # fmt: skip
-from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
 
 NETWORK, TOTALS = "final.nnet", "totals.json"
@@ -245,11 +245,11 @@ def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name:
     Raises UserError when the graph was made of a model with another number of pdfs, or words.txt lacks a word that it uses.
     """
     _check_pdfs(graph, int(tid2pdf.max()) + 1)
-    decoder = Decoder(read_fst(graph / name), tid2pdf, options)
-    missing = set(np.unique(decoder.graph.words).tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
+    search_graph = Graph.read(graph / name, tid2pdf)
+    missing = set(search_graph.vocabulary.tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
     if missing:
         raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
-    return decoder
+    return Decoder.on(search_graph, options)
 
 
 def _check_pdfs(graph: Path, num_pdfs: int) -> None:

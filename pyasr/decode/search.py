@@ -19,11 +19,11 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.in_threads import in_threads
-from pyasr.base.kernels import njit
 from pyasr.base.options import option
-from pyasr.decode import token_passing
 from pyasr.decode.lattice import Lattice
+from pyasr.decode.search_graph import Graph
 from pyasr.decode.utterance_search import UtteranceSearch, Workspace
+from pyasr.io.openfst import Fst
 
 
 @dataclass(frozen=True)
@@ -44,122 +44,6 @@ class DecodeOptions:
             raise UserError(f"--min-active {self.min_active} is above --max-active {self.max_active}; lower the one or raise the other")
 
 
-class Graph:
-    """A decoding graph laid out for the search: the emitting arcs of each state first, its epsilon arcs after them, pdfs for labels.
-
-    Memory: 20 bytes an arc, 16 a state; each thread adds 4 bytes a state.
-    """
-
-    def __init__(self, fst, tid2pdf: np.ndarray):
-        tid2pdf = np.asarray(tid2pdf, np.int32)
-        _check(fst, tid2pdf)
-        num_out = np.diff(fst.arc_offsets)
-        sources = np.repeat(np.arange(len(num_out), dtype=np.int32), num_out)
-        epsilon = fst.ilabels == 0
-        order = np.argsort(2 * sources.astype(np.int64) + epsilon, kind="stable")
-        num_epsilon = np.bincount(sources[epsilon], minlength=len(num_out))
-        self.offsets = np.zeros((len(num_out) + 1, 2), np.int32)
-        self.offsets[:, 0] = fst.arc_offsets
-        self.offsets[:-1, 1] = fst.arc_offsets[1:] - num_epsilon
-        self.arcs = np.empty(len(order), token_passing.ARC)
-        self.tids, self.words = np.ascontiguousarray(fst.ilabels[order], np.int32), np.ascontiguousarray(fst.olabels[order], np.int32)
-        self.arcs["target"], self.arcs["weight"] = fst.nextstates[order], fst.weights[order]
-        self.arcs["pdf"] = tid2pdf[self.tids]
-        self.start, self.finals = int(fst.start), np.ascontiguousarray(fst.finals, np.float32)
-        self.num_pdfs = int(tid2pdf[1:].max()) + 1 if len(tid2pdf) > 1 else 0
-        self.levels, self.num_levels, self.cyclic = epsilon_levels(sources[epsilon], np.asarray(fst.nextstates)[epsilon], num_epsilon)
-
-    @property
-    def num_states(self) -> int:
-        """States of the graph."""
-        return len(self.finals)
-
-
-def _check(fst, tid2pdf) -> None:
-    if fst.start < 0 or fst.num_states == 0:
-        raise UserError("the decoding graph is empty; make it anew with utils/make_graph.py")
-    if fst.num_arcs and int(fst.ilabels.max()) >= len(tid2pdf):
-        raise UserError(f"the decoding graph has transition-id {int(fst.ilabels.max())} but the model only {len(tid2pdf) - 1}; "
-                        "make the graph with this model (utils/make_graph.py)")
-    if fst.num_arcs > np.iinfo(np.int32).max:
-        raise UserError(f"the decoding graph has {fst.num_arcs} arcs, more than 2^31 - 1; prune the language model")
-
-
-def epsilon_levels(sources: np.ndarray, targets: np.ndarray, num_epsilon: np.ndarray) -> tuple[np.ndarray, int, bool]:
-    """Levels of the states in the graph of epsilon arcs (`sources` ascending): every arc between strongly connected components goes up.
-
-    Returns (int32 levels (num_states), -1 for states that no epsilon arc leaves; number of levels; whether there is a cycle).
-    """
-    offsets = np.zeros(len(num_epsilon) + 1, np.int64)
-    np.cumsum(num_epsilon, out=offsets[1:])
-    targets = np.ascontiguousarray(targets, np.int32)
-    component = _components(offsets, targets)
-    level = _component_levels(sources, targets, component)[component]
-    cyclic = bool((component[sources] == component[targets]).any())
-    level[num_epsilon == 0] = -1
-    return level.astype(np.int32), int(level.max(initial=0)) + 1, cyclic
-
-
-@njit(nogil=True, cache=True)
-def _components(offsets, targets):
-    """Strongly connected components (Tarjan 1972, without recursion), numbered so that arcs between two go to the lower number."""
-    num_states = len(offsets) - 1
-    component = np.full(num_states, -1, np.int32)
-    index, low = np.full(num_states, -1, np.int32), np.zeros(num_states, np.int32)
-    at = offsets[:-1].copy()
-    path, stack = np.empty(num_states, np.int32), np.empty(num_states, np.int32)
-    num_stack, num_seen, num_components = 0, 0, 0
-    for root in range(num_states):
-        if index[root] >= 0:
-            continue
-        depth = 0
-        path[0] = root
-        while depth >= 0:
-            s = path[depth]
-            if index[s] < 0:
-                index[s] = low[s] = num_seen
-                num_seen += 1
-                stack[num_stack] = s
-                num_stack += 1
-            descend = False
-            while at[s] < offsets[s + 1] and not descend:
-                target = targets[at[s]]
-                at[s] += 1
-                if index[target] < 0:
-                    depth += 1
-                    path[depth] = target
-                    descend = True
-                elif component[target] < 0:
-                    low[s] = min(low[s], index[target])
-            if descend:
-                continue
-            if low[s] == index[s]:
-                while component[s] < 0:
-                    num_stack -= 1
-                    component[stack[num_stack]] = num_components
-                num_components += 1
-            depth -= 1
-            if depth >= 0:
-                low[path[depth]] = min(low[path[depth]], low[s])
-    return component
-
-
-def _component_levels(sources, targets, component):
-    """Longest path to each component over the arcs between components, which run from higher to lower numbers."""
-    between = component[sources] != component[targets]
-    a, b = component[sources][between], component[targets][between]
-    order = np.argsort(-a.astype(np.int64), kind="stable")
-    return _longest(a[order], b[order], int(component.max(initial=-1)) + 1)
-
-
-@njit(nogil=True, cache=True)
-def _longest(sources, targets, num_nodes):
-    level = np.zeros(num_nodes, np.int64)
-    for i in range(len(sources)):
-        level[targets[i]] = max(level[targets[i]], level[sources[i]] + 1)
-    return level
-
-
 class Decoder:
     """Decodes utterances on one graph. Safe to call from several threads at once: the search runs without Python's lock.
 
@@ -169,10 +53,19 @@ class Decoder:
     Raises UserError when the graph is empty or does not belong to the model.
     """
 
-    def __init__(self, fst, tid2pdf: np.ndarray, options: DecodeOptions = DecodeOptions()):
-        self.options = options
-        self.graph = Graph(fst, tid2pdf)
-        self._workspace = Workspace(self.graph.num_states)
+    def __init__(self, fst: Fst, tid2pdf: np.ndarray, options: DecodeOptions = DecodeOptions()):
+        self._set(Graph(fst, tid2pdf), options)
+
+    @classmethod
+    def on(cls, graph: Graph, options: DecodeOptions = DecodeOptions()) -> Decoder:
+        """A decoder on a graph that is laid out for the search already."""
+        decoder = cls.__new__(cls)
+        decoder._set(graph, options)
+        return decoder
+
+    def _set(self, graph: Graph, options: DecodeOptions) -> None:
+        self.graph, self.options = graph, options
+        self._workspace = Workspace(graph.num_states)
 
     def with_options(self, options: DecodeOptions) -> Decoder:
         """A decoder with other beams and scales on the same graph, which is in memory once."""

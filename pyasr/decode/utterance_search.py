@@ -20,7 +20,8 @@ from pyasr.decode import token_passing
 from pyasr.decode.lattice import DecodeStats, Lattice, Path, from_arcs
 
 if TYPE_CHECKING:
-    from pyasr.decode.search import DecodeOptions, Graph
+    from pyasr.decode.search import DecodeOptions
+    from pyasr.decode.search_graph import Graph
 
 
 class Workspace(threading.local):

@@ -121,15 +121,10 @@ class FstCursor:
 
     def __init__(self, data: bytes, path: Path):
         self.data, self.path, self.offset = data, path, 0
-        self._words: dict[int, np.ndarray] = {}
 
-    def words(self) -> np.ndarray:
-        """All that is left as aligned int32; the bytes are copied at most once for each of the offsets that differ modulo 4."""
-        first, shift = divmod(self.offset, 4)
-        if shift not in self._words:
-            whole = np.frombuffer(self.data, "<i4", (len(self.data) - shift) // 4, shift) if len(self.data) >= 4 + shift else []
-            self._words[shift] = np.require(whole, np.int32, "A")
-        return self._words[shift][first:]
+    def rest(self) -> np.ndarray:
+        """All bytes that are left, uint8."""
+        return np.frombuffer(self.data, np.uint8)[self.offset :]
 
     def error(self, what: str) -> UserError:
         return UserError(f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; make the file anew")
@@ -218,49 +213,57 @@ def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
     rest = len(cursor.data) - cursor.offset
     if num_states > rest // 12:
         raise cursor.error(f"truncated or damaged FST: {num_states} states announced")
-    words = cursor.words()
-    offsets, bad = _vector_offsets(words, num_states)
+    content = cursor.rest()
+    offsets, bad = _vector_offsets(content, num_states)
     if bad >= 0 or (num_states < 0 and rest % 4):
-        cursor.offset += 4 * max(bad, 0)
+        cursor.offset += max(bad, 0)
         raise cursor.error(f"truncated or damaged FST: the arcs of state {len(offsets) - 1} go beyond the end of the file")
-    finals = np.empty(len(offsets) - 1, np.float32)
-    arcs = np.empty((offsets[-1], 4), np.int32)
-    _vector_fill(words, offsets, finals.view(np.int32), arcs)
-    cursor.offset += 4 * (3 * len(finals) + 4 * len(arcs))
-    ilabels, olabels, weights, nextstates = np.ascontiguousarray(arcs.T)
+    finals, columns = np.empty(len(offsets) - 1, np.float32), [np.empty(offsets[-1], np.int32) for _ in range(4)]
+    _vector_fill(content, offsets, finals.view(np.int32), *columns)
+    cursor.offset += 12 * len(finals) + 16 * len(columns[0])
+    ilabels, olabels, weights, nextstates = columns
     return Fst(start, offsets, ilabels, olabels, weights.view(np.float32), nextstates, finals)
 
 
 @njit(cache=True, nogil=True)
-def _vector_offsets(words, num_states):
-    """Arc offsets of a vector FST's body; and the word where it breaks off, or -1."""
-    capacity = num_states if num_states >= 0 else len(words) // 3
+def _int32(content, at):
+    """The number in four bytes, at any address."""
+    low = np.uint32(content[at]) | np.uint32(content[at + 1]) << np.uint32(8)
+    high = np.uint32(content[at + 2]) | np.uint32(content[at + 3]) << np.uint32(8)
+    return np.int32(low | high << np.uint32(16))
+
+
+@njit(cache=True, nogil=True)
+def _vector_offsets(content, num_states):
+    """Arc offsets of a vector FST's body; and the byte where it breaks off, or -1."""
+    capacity = num_states if num_states >= 0 else len(content) // 12
     offsets = np.zeros(capacity + 1, np.int64)
-    at = 0
+    at, size = 0, len(content) // 4 * 4
     state = 0
-    while state < capacity and (num_states >= 0 or at < len(words)):
-        if at + 3 > len(words):
+    while state < capacity and (num_states >= 0 or at < size):
+        if at + 12 > size:
             return offsets[: state + 1], at
-        low = np.int64(words[at + 1]) & np.int64(0xFFFFFFFF)
-        num_arcs = low + (np.int64(words[at + 2]) << 32)
-        if num_arcs < 0 or num_arcs > (len(words) - at - 3) // 4:
+        low = np.int64(_int32(content, at + 4)) & np.int64(0xFFFFFFFF)
+        num_arcs = low + (np.int64(_int32(content, at + 8)) << 32)
+        if num_arcs < 0 or num_arcs > (size - at - 12) // 16:
             return offsets[: state + 1], at
         offsets[state + 1] = offsets[state] + num_arcs
-        at += 3 + 4 * num_arcs
+        at += 12 + 16 * num_arcs
         state += 1
     return offsets[: state + 1], -1
 
 
 @njit(cache=True, nogil=True)
-def _vector_fill(words, offsets, finals, arcs):
+def _vector_fill(content, offsets, finals, ilabels, olabels, weights, nextstates):
+    """Fill the last five, those of costs as int32."""
     at = 0
     for state in range(len(offsets) - 1):
-        finals[state] = words[at]
-        at += 3
+        finals[state] = _int32(content, at)
+        at += 12
         for a in range(offsets[state], offsets[state + 1]):
-            for column in range(4):
-                arcs[a, column] = words[at + column]
-            at += 4
+            ilabels[a], olabels[a] = _int32(content, at), _int32(content, at + 4)
+            weights[a], nextstates[a] = _int32(content, at + 8), _int32(content, at + 12)
+            at += 16
 
 
 def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, aligned: bool) -> Fst:

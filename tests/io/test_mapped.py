@@ -1,0 +1,202 @@
+"""Tables that are made from a file once and mapped by all: when they are made again, and where they cannot be kept."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import shutil
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from pyasr.io import mapped
+from pyasr.io.mapped import Tables, derived
+
+
+class Source:
+    """A file and the tables of its content: its bytes, and how many there are; `made` counts how often they were made."""
+
+    def __init__(self, directory):
+        self.path, self.made = directory / "source.bin", 0
+        self.path.write_bytes(bytes(range(200)))
+
+    def make(self) -> Tables:
+        self.made += 1
+        content = self.path.read_bytes()
+        return Tables({"bytes": np.frombuffer(content, np.uint8).reshape(2, -1), "none": np.zeros(0, np.float32)}, {"size": len(content)})
+
+    def tables(self, **options) -> Tables:
+        return derived(self.path, "kind", "0123abcd", self.make, **options)
+
+    @property
+    def kept(self):
+        return self.path.with_name(".source.bin.kind.0123abcd")
+
+    def check(self, tables: Tables, times_made: int) -> None:
+        content = self.path.read_bytes()
+        assert tables.arrays["bytes"].tobytes() == content and tables.arrays["bytes"].shape == (2, len(content) // 2)
+        assert tables.values == {"size": len(content)} and tables.arrays["none"].dtype == np.float32 and not len(tables.arrays["none"])
+        assert not any(array.flags.writeable for array in tables.arrays.values())
+        assert self.made == times_made
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    monkeypatch.delenv(mapped.VARIABLE, raising=False)
+    (tmp_path / "in").mkdir()
+    return Source(tmp_path / "in")
+
+
+def names(directory) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_tables_are_made_once_and_mapped(source):
+    for _ in range(2):
+        tables = source.tables()
+        source.check(tables, 1)
+        assert isinstance(_owner(tables.arrays["bytes"]), mmap.mmap)
+    assert names(source.path.parent) == [source.kept.name, "source.bin"]
+
+
+def _owner(array):
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return getattr(array, "obj", array)
+
+
+def test_small_sources_are_left_alone(source, monkeypatch):
+    monkeypatch.setattr(mapped, "LEAST_BYTES", 201)
+    source.check(source.tables(), 1)
+    assert names(source.path.parent) == ["source.bin"]
+
+
+def test_another_content_is_told_and_readers_of_the_earlier_file_keep_it(source):
+    before = source.tables()
+    source.path.write_bytes(bytes(range(100, 200)))
+    source.check(source.tables(), 2)
+    assert before.arrays["bytes"].tobytes() == bytes(range(200))
+    content, found = source.path.read_bytes(), source.path.stat()
+    source.path.write_bytes(content[::-1])  # as many bytes
+    os.utime(source.path, ns=(0, found.st_mtime_ns + 1))
+    source.check(source.tables(), 3)
+    source.path.write_bytes(content[::-1])  # another time alone
+    source.check(source.tables(), 3)
+
+
+def test_tables_for_an_earlier_content_are_removed_with_what_killed_makers_left(source):
+    derived(source.path, "kind", "aaaaaaaa", source.make)
+    derived(source.path, "other", "aaaaaaaa", source.make)
+    (source.path.parent / f".{source.kept.name}.17.tmp").write_bytes(b"half")
+    source.tables()
+    derived(source.path, "kind", "bbbbbbbb", source.make)
+    assert len(names(source.path.parent)) == 5
+    source.path.write_bytes(b"anew")
+    source.tables()
+    assert names(source.path.parent) == [source.kept.name, ".source.bin.other.aaaaaaaa", "source.bin"]
+
+
+def _flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(0, time.time_ns()))
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes()[:-1]), lambda path: path.write_bytes(bytes(500)),
+    lambda path: path.write_bytes(path.read_bytes()[:30]), lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    lambda path: _flip(path, 8), lambda path: _flip(path, 25), lambda path: _flip(path, -100)])  # fmt: skip
+def test_damaged_files_are_made_again(source, spoil):
+    source.tables()
+    spoil(source.kept)
+    source.check(source.tables(), 2)
+    source.check(source.tables(), 2)
+
+
+def test_copies_are_used(source, tmp_path):
+    source.tables()
+    shutil.copytree(source.path.parent, tmp_path / "copy")
+    for path in (tmp_path / "copy").iterdir():
+        os.utime(path)
+    assert derived(tmp_path / "copy/source.bin", "kind", "0123abcd", source.make).values == {"size": 200}
+    assert source.made == 1
+
+
+def test_a_named_directory_holds_tables_of_sources_of_the_same_name(source, tmp_path, monkeypatch):
+    monkeypatch.setenv(mapped.VARIABLE, str(tmp_path / "new/mapped"))
+    (tmp_path / "else").mkdir()
+    other = Source(tmp_path / "else")
+    other.path.write_bytes(b"else")
+    for _ in range(2):
+        source.check(source.tables(), 1)
+        other.check(other.tables(), 1)
+    assert len(names(tmp_path / "new/mapped")) == 2 and names(source.path.parent) == ["source.bin"]
+
+
+def test_where_nothing_can_be_written_tables_are_in_memory(source, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv(mapped.VARIABLE, str(source.path / "no directory"))
+    for times in (1, 2):
+        source.check(source.tables(), times)
+    assert "source.bin: its tables cannot be kept, so each job has its own copy in memory; name a directory by PYASR_MAPPED" in caplog.text
+
+
+def test_a_full_disk_leaves_nothing_and_another_directory_is_tried(source, tmp_path, caplog):
+    source.path.write_bytes(bytes(40_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        source.check(source.tables(), 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(source.path.parent) == ["source.bin"] and "larger than is allowed" in caplog.text
+    source.kept.with_name(f"{source.kept.name}.lock").mkdir()  # neither can root write a file of this name
+    source.check(source.tables(more=[tmp_path / "more"]), 2)
+    assert len(names(tmp_path / "more")) == 1
+    source.check(source.tables(more=[tmp_path / "more"]), 2)
+
+
+def test_of_several_at_once_one_makes_them(source):
+    make, found = source.make, []
+
+    def slowly():
+        time.sleep(0.05)
+        return make()
+
+    source.make = slowly
+    threads = [threading.Thread(target=lambda: found.append(source.tables())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    for tables in found:
+        source.check(tables, 1)
+
+
+def test_after_a_maker_was_killed_another_makes_them(source):
+    child = os.fork()
+    if not child:
+        source.make = lambda: os.kill(os.getpid(), signal.SIGKILL)
+        source.tables()
+    os.waitpid(child, 0)
+    source.check(source.tables(), 1)
+    assert names(source.path.parent) == [source.kept.name, "source.bin"]
+
+
+def test_a_source_that_changes_while_it_is_read_is_not_kept(source):
+    make = source.make
+
+    def changing():
+        tables = make()
+        source.path.write_bytes(b"1234")
+        return tables
+
+    source.make = changing
+    assert source.tables().values == {"size": 200}
+    assert names(source.path.parent) == ["source.bin"]
