@@ -1,17 +1,64 @@
-"""Kernels from numba's cache without the registries of its compiler, which take more processor time to fill than most kernels to load.
+"""Kernels from numba's cache without the registries of its compiler, which take more processor time to fill than most kernels to load,
+and without the code that only the compilation of other kernels needs.
 
 Importing it imports numba.
 """
 
 from __future__ import annotations
 
-from numba.core.caching import FunctionCache
+from llvmlite import binding as llvm
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code may refer to
 
 
+class LoadedLibrary(JITCodeLibrary):
+    """The library of one function. Where it comes from the cache, its bitcode is parsed when another function is to be linked with it."""
+
+    _bitcode = b""
+
+    @classmethod
+    def _unserialize(cls, codegen, state):
+        name, kind, data = state
+        if kind != "object":
+            return super()._unserialize(codegen, state)
+        library = codegen.create_library(name)
+        code, library._bitcode = data
+        library.enable_object_caching()
+        library._set_compiled_object(code)
+        library._finalize_final_module()
+        return library
+
+    def _parse(self) -> None:
+        if self._bitcode and self._shared_module is None:
+            self._shared_module = llvm.parse_bitcode(self._bitcode)
+            self._codegen._engine._load_defined_symbols(self._shared_module)
+
+    def _get_module_for_linking(self):
+        self._parse()
+        return super()._get_module_for_linking()
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """The address of a function of this library; 0 where there is none of this name."""
+        if not self._codegen._engine.is_symbol_defined(name):
+            self._parse()
+        return super().get_pointer_to_function(name)
+
+
+class _LoadingImpl(CompileResultCacheImpl):
+    def rebuild(self, target_context, payload):
+        """The function that `payload` was made from."""
+        description, codegen = payload[1], target_context.codegen()
+        codegen._library_class = LoadedLibrary
+        codegen._engine._defined_symbols |= {description.llvm_func_name, description.llvm_cpython_wrapper_name}
+        return super().rebuild(target_context, payload)
+
+
 class LoadingCache(FunctionCache):
     """numba's cache of one function. A kernel that it lacks is compiled as usual: numba's compiler fills the registries itself."""
+
+    _impl_class = _LoadingImpl
 
     def load_overload(self, sig, target_context):
         """The compiled function for a signature, or None."""

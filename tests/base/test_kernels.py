@@ -39,11 +39,17 @@ def test_numba_is_imported_with_the_first_call():
 
 
 OF_CACHE = """
-import sys, numpy as np
+import sys, llvmlite.binding, numpy as np
 from kept import norms, of_row
+from pyasr.base.kernels import njit
+parsed, parse = [], llvmlite.binding.parse_bitcode
+llvmlite.binding.parse_bitcode = lambda code: parsed.append(code) or parse(code)
 rows = np.array([[3.0, 4.0], [6.0, 8.0]])
 print(of_row(rows[0]), "numba.np.npyimpl" in sys.modules)
 print(norms(rows, ("a", "b")))
+if sys.argv[1:]:
+    before = len(parsed)
+    print(before, njit()(lambda row: of_row(row) + 1.0)(rows[1]), len(parsed) > before)
 """
 KEPT = """
 import numpy as np
@@ -68,10 +74,11 @@ def norms(rows, names):
 
 
 def test_kernels_come_from_the_cache_without_the_compiler(tmp_path, monkeypatch):
-    """Also those with dictionaries, random numbers and hashes of strings, in which numba's runtime takes part."""
+    """Also those with dictionaries, random numbers and hashes of strings, in which numba's runtime takes part. Their
+    bitcode is parsed when another kernel, which is compiled, calls them."""
     (tmp_path / "kept.py").write_text(KEPT)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    first, second = (subprocess.run([sys.executable, "-c", OF_CACHE], capture_output=True, text=True) for _ in range(2))
+    first, second = (subprocess.run([sys.executable, "-c", OF_CACHE, *words], capture_output=True, text=True) for words in ([], ["another"]))
     assert first.stdout == "5.0 True\n([5.0, 10.0], 2, True)\n", first.stderr
-    assert second.stdout == "5.0 False\n([5.0, 10.0], 2, True)\n", second.stderr
+    assert second.stdout == "5.0 False\n([5.0, 10.0], 2, True)\n0 11.0 True\n", second.stderr

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""An array of jobs under slurm.pl and queue.pl, on the real Slurm and Grid Engine that the tests start: what the wrapper itself costs.
+
+Submits --num-jobs jobs, first as they are, then with one that fails. Prints for each scheduler the CPU seconds of the wrapper with the
+programs that it calls, how long the jobs took, how often the scheduler was asked, and the report on the failure. Both need root and
+Debian's packages (tests/run.sh).
+
+Example:
+    benchmarks/array_jobs.py --num-jobs 500
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.step import run_step
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests" / "cluster"))
+from grid_engine_cluster import GridEngineCluster, why_not as why_no_grid_engine  # noqa: E402
+from slurm_cluster import SlurmCluster, why_not as why_no_slurm  # noqa: E402
+
+SCHEDULERS = {"slurm.pl": (why_no_slurm, SlurmCluster, "scontrol"), "queue.pl": (why_no_grid_engine, GridEngineCluster, "qstat")}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    num_jobs: int = option(500, "jobs of the array", minimum=2)
+    runners: str = option("slurm.pl queue.pl", "the runners to try, separated by spaces")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a runner ended: `status` and `said` are its exit status and standard error, `cpu_s` includes the programs that it has called."""
+
+    status: int
+    said: str
+    cpu_s: float
+    took_s: float
+    num_questions: int
+
+
+def run_array(cluster, runner: str, question: str, directory: Path, command: list[str], num_jobs: int) -> Run:
+    """Run `command` as an array of jobs in `directory`. Calls of the scheduler's program `question` are counted."""
+    directory.mkdir(parents=True)
+    counted, calls = directory / "bin", directory / "calls"
+    counted.mkdir()
+    calls.touch()
+    place = cluster.call("which", question).strip()
+    (counted / question).write_text(f'#!/bin/sh\necho >>"{calls}"\nexec {place} "$@"\n')
+    (counted / question).chmod(0o755)
+    environment = {**cluster.environment, "PATH": f"{counted}:{cluster.environment['PATH']}"}
+    words = [sys.executable, str(ROOT / "utils" / runner), f"JOB=1:{num_jobs}", "log/a.JOB.log", *command]
+    begin = time.monotonic()
+    with (directory / "said").open("w+", encoding="utf-8") as said:
+        process = subprocess.Popen(words, cwd=directory, env=environment, stdout=said, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        return Run(process.returncode, said.read(), usage.ru_utime + usage.ru_stime, time.monotonic() - begin, len(calls.read_text()))
+
+
+def tell(what: str, run: Run) -> None:
+    print(f"{what}: exit status {run.status}, {run.took_s:.0f} s, {run.cpu_s:.2f} CPU s of the wrapper, asked {run.num_questions} times")
+
+
+def main(options: Benchmark) -> None:
+    for runner in options.runners.split():
+        if runner not in SCHEDULERS:
+            raise UserError(f"--runners: '{runner}' is none of {' '.join(SCHEDULERS)}")
+        why_not, start, question = SCHEDULERS[runner]
+        if lack := why_not():
+            raise UserError(lack)
+        with tempfile.TemporaryDirectory() as scratch:
+            cluster = start(Path(scratch) / "cluster")
+            try:
+                well = run_array(cluster, runner, question, Path(scratch) / "well", ["true"], options.num_jobs)
+                tell(f"{runner}, {options.num_jobs} jobs", well)
+                fails = ["bash", "-c", f"[ JOB != {options.num_jobs // 2} ] || {{ echo the cause; exit 3; }}"]
+                failed = run_array(cluster, runner, question, Path(scratch) / "failed", fails, options.num_jobs)
+                tell(f"{runner}, job {options.num_jobs // 2} fails", failed)
+                print(failed.said.rstrip(), flush=True)
+            finally:
+                cluster.stop()
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)
