@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
@@ -70,10 +71,13 @@ def directory_fingerprint(directory: Path) -> str:
     return content_of(file_states(directory))
 
 
-def file_states(directory: Path) -> dict[str, list]:
-    """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content."""
+def file_states(directory: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> dict[str, list]:
+    """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content.
+
+    known  {(inode, bytes, time of the last change in ns): digest} of files that need not be read
+    """
     names = sorted(str(path.relative_to(directory)) for path in files_below(directory) if path.is_file())
-    return {name: file_state(Path(directory) / name) for name in names if counts(name)}
+    return {name: file_state(Path(directory) / name, known) for name in names if counts(name)}
 
 
 def files_below(directory: Path) -> Iterator[Path]:
@@ -106,10 +110,11 @@ def changed_files(directory: Path, done: dict) -> list[str]:
     return [name for name, state in done.get("files", {}).items() if counts(name) and not is_still(Path(directory) / name, state)]
 
 
-def file_state(path: Path) -> list:
-    """[bytes, time of the last change in ns, digest] of a file, for `is_still`."""
+def file_state(path: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> list:
+    """[bytes, time of the last change in ns, digest] of a file, for `is_still`; `known` as of `file_states`."""
     found = path.stat()
-    return [found.st_size, found.st_mtime_ns, _file_digest(path).hexdigest()]
+    digest = known.get((found.st_ino, found.st_size, found.st_mtime_ns))
+    return [found.st_size, found.st_mtime_ns, digest or digest_of(path)]
 
 
 def is_still(path: Path, state: list) -> bool:
@@ -120,7 +125,7 @@ def is_still(path: Path, state: list) -> bool:
         if not is_absence(error):
             raise
         return False
-    return found.st_size == state[0] and (found.st_mtime_ns == state[1] or _file_digest(path).hexdigest() == state[2])
+    return found.st_size == state[0] and (found.st_mtime_ns == state[1] or digest_of(path) == state[2])
 
 
 def read_done(directory: Path) -> dict | None:
@@ -131,6 +136,16 @@ def read_done(directory: Path) -> dict | None:
         return None  # harmless: an output without a whole done-file is simply not complete
     complete = all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
     return done if complete and {"options", "inputs"} <= done.keys() else None
+
+
+def digest_of(path: Path) -> str:
+    """Of the content of a file, as done-files have it."""
+    return _file_digest(path).hexdigest()
+
+
+def is_hashed_as_a_whole(num_bytes: int) -> bool:
+    """Whether the digest of a file of this size is that of all its bytes, and not of samples."""
+    return num_bytes <= _BLOCK_BYTES * _MAX_BLOCKS
 
 
 def _file_digest(path: Path, blocks: tuple[int, int] | None = None):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import filecmp
+import io
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from pyasr.base.places import remove_tree
 from pyasr.base.run_record import run_record
 from pyasr.base.run_times import RUNS, timed_run
 from pyasr.base.system_errors import disk_error
+from pyasr.base.written_digests import forget_digests, note_digest, noted_digests, open_hashed
 
 _MOST_NAMED = 5
 _LOCK_WAITS_S = (0.05, 0.1, 0.2)
@@ -41,11 +43,13 @@ def atomic_write(path: Path, mode: str = "w"):
     path = Path(path)
     scratch = path.with_name(f".{short_name(path.name)}.{os.getpid()}.tmp")
     try:
-        with scratch.open(mode, encoding=None if "b" in mode else "utf-8") as f:
+        written = open_hashed(scratch)
+        with written if "b" in mode else io.TextIOWrapper(written, encoding="utf-8") as f:
             yield f
             f.flush()
             os.fsync(f.fileno())
         durable.rename(scratch, path)
+        note_digest(path, written)
     except OSError as error:
         if str(error.filename) == str(scratch):
             error.filename = str(path if path.parent.is_dir() else path.parent)
@@ -183,7 +187,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             with timed_run(scratch) as seconds, _unchanged(prints, scratch):
                 yield scratch
             durable.sync_tree(scratch)
-            files = file_states(scratch)
+            files = file_states(scratch, noted_digests(scratch))
+            forget_digests(scratch)
             made = {"content": content_of(files), "files": files, "seconds": seconds(), "precious": bool(precious)}
             _write_done(scratch, {**started, **made, **run_record()})
             take_over(also)

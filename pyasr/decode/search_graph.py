@@ -12,7 +12,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.kernels import njit
 from pyasr.decode import token_passing
-from pyasr.io.mapped import Tables, derived, digest_of
+from pyasr.io.mapped import Tables, derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 
 _LAYOUT = "search graph 1"  # changes with what the tables hold
@@ -41,7 +41,7 @@ class Graph:
         Raises UserError as `read_fst` does, and when the graph is empty or does not belong to the model.
         """
         tid2pdf, graph = np.ascontiguousarray(tid2pdf, np.int32), cls.__new__(cls)
-        key = digest_of(_LAYOUT, tid2pdf.tobytes())
+        key = digest_of_parts(_LAYOUT, tid2pdf.tobytes())
         graph._take(derived(Path(path), "search", key, lambda: laid_out(read_fst(path), tid2pdf)))
         return graph
 

@@ -27,6 +27,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.base.system_errors import naming
 from pyasr.base.table_paths import placed_table
+from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, kind_of, refuse_other, single
@@ -305,7 +306,7 @@ class ArkWriter:
 
     def __enter__(self) -> ArkWriter:
         with naming(self._ark):
-            self._file = self._ark.open("wb")
+            self._file = open_hashed(self._ark)
         return self
 
     def write(self, key: str, matrix: np.ndarray) -> None:
@@ -315,6 +316,8 @@ class ArkWriter:
     def __exit__(self, kind, error, trace) -> None:
         with naming(self._ark):
             self._file.close()
+            if kind is None:
+                note_digest(self._ark, self._file)
         if kind is None and self._scp is not None:
             write_table(self._scp, self._table)
 

@@ -84,7 +84,7 @@ def derived(source: Path, kind: str, key: str, make: Callable[[], Tables], more:
     return maker.tables()
 
 
-def digest_of(*parts: bytes | str) -> str:
+def digest_of_parts(*parts: bytes | str) -> str:
     """A short digest of what tables depend on, for `key`."""
     digest = hashlib.sha256()
     for part in parts:
@@ -131,7 +131,7 @@ def _directories(source: Path, more: Sequence[Path]) -> list[Path]:
 
 def _place(directory: Path, source: Path, kind: str, key: str) -> Path:
     whole = source.resolve()
-    where = "" if directory.resolve() == whole.parent else f".{digest_of(os.fsencode(whole))}"
+    where = "" if directory.resolve() == whole.parent else f".{digest_of_parts(os.fsencode(whole))}"
     return directory / f".{short_name(source.name)}{where}.{kind}.{key}"
 
 

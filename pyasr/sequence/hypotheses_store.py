@@ -19,6 +19,7 @@ import numpy as np
 
 from pyasr.base import durable
 from pyasr.base.left_out import LeftOutOptions, check_left_out
+from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.decode.lattice_io import read_either
 from pyasr.hmm.phone_segments import check_decoded
 from pyasr.hmm.transitions import TransitionModel
@@ -39,7 +40,7 @@ class HypothesesWriter:
 
     def __enter__(self) -> HypothesesWriter:
         self._stack = contextlib.ExitStack()
-        self._files = {part: self._stack.enter_context(_part(self.path, part).open("wb")) for part in _PARTS}
+        self._files = {part: self._stack.enter_context(open_hashed(_part(self.path, part))) for part in _PARTS}
         return self
 
     def write(self, key: str, of: Hypotheses) -> None:
@@ -55,6 +56,7 @@ class HypothesesWriter:
         if kind is None:
             for part in _PARTS:
                 durable.sync(_part(self.path, part))
+                note_digest(_part(self.path, part), self._files[part])
             save_arrays(self.path, keys=np.array(self.keys, str), borders=np.cumsum(self._sizes, 0))
 
 

@@ -27,6 +27,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.fingerprint import fingerprint
 from pyasr.base.system_errors import naming
+from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.comm import Comm
@@ -103,7 +104,7 @@ class _Writer:
     def __enter__(self) -> _Writer:
         with naming(self.path):
             self.path.unlink(missing_ok=True)
-            self._first, self._entries = _first(self.path).open("wb"), _entries(self.path).open("wb")
+            self._first, self._entries = open_hashed(_first(self.path)), open_hashed(_entries(self.path))
         return self
 
     def write(self, table: SoftTable, sums: np.ndarray) -> None:
@@ -120,8 +121,9 @@ class _Writer:
             with self._first, self._entries:
                 self._first.write(np.array([self.num_entries]))
             if kind is None:
-                for path in (_first(self.path), _entries(self.path)):
+                for path, file in ((_first(self.path), self._first), (_entries(self.path), self._entries)):
                     durable.sync(path)
+                    note_digest(path, file)
                 keys, made_by = np.array(self.keys, str), np.array(self.made_by)
                 save_arrays(self.path, keys=keys, offsets=self.offsets, sums=self.sums, made_by=made_by)
 
