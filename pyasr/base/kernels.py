@@ -8,6 +8,7 @@ load it: `--help`, a wrong option, an output that is up to date.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 
 
@@ -48,3 +49,17 @@ class Kernel:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._dispatcher, name)
+
+
+def loaded_kernels() -> list[tuple[str, str, list]]:
+    """(module, name, signatures) of the kernels of this process that have been compiled or loaded."""
+    found = [(module, name, kernel) for module, names in list(sys.modules.items()) if module.startswith("pyasr.")
+             for name, kernel in vars(names).items() if isinstance(kernel, Kernel) and kernel.__module__ == module]  # fmt: skip
+    return [(module, name, kernel.signatures) for module, name, kernel in found if "_dispatcher" in vars(kernel)]
+
+
+def load_kernels(kernels: list[tuple[str, str, list]]) -> None:
+    """Load what `loaded_kernels` gave in another process, which has imported the same modules."""
+    for module, name, signatures in kernels:
+        for signature in signatures:
+            getattr(sys.modules[module], name).compile(signature)

@@ -1,8 +1,8 @@
 """An import of torch in 0.7 CPU seconds instead of 1.2: without the parts that only its compiler, its exporter and fake tensors use.
 
 They are loaded when something asks for their contents. The operators' Python rules for tensors without memory ("meta") are among them:
-layers are made by operators whose rules are compiled in, and others raise NotImplementedError. So this is for pyasr's own processes, not for
-programs that import pyasr.
+layers are made by operators whose rules are compiled in, and others raise NotImplementedError. So this is for pyasr's own processes, not
+for programs that import pyasr.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
                  note_digest(path, f)
     in the step: file_states(scratch, noted_digests(scratch))
 
-Each process appends to a file of its own below the log directory of the output that is being made. A digest counts for the file that has the
-inode, size and time of the last change that were noted with it; of all other files the content is read.
+Each process appends to a file of its own below the log directory of the output that is being made. A digest counts for the file that has
+the inode, size and time of the last change that were noted with it; all other files are read.
 """
 
 from __future__ import annotations

@@ -86,8 +86,11 @@ class Request:
 
     def command_of(self, job: int) -> str:
         """The job's command as a line for bash."""
-        words = [word.replace(self.name, str(job)) if self.name else word for word in self.words]
-        return " ".join(map(shell_word, words))
+        return " ".join(map(shell_word, self.words_of(job)))
+
+    def words_of(self, job: int) -> list[str]:
+        """The words of a job's command, before a shell reads them."""
+        return [word.replace(self.name, str(job)) if self.name else word for word in self.words]
 
 
 def shell_word(word: str) -> str:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from pyasr.base import durable
 from pyasr.base.granted_gpus import granted_by_grid_engine
@@ -28,6 +29,7 @@ from pyasr.base.last_words import words_of
 from pyasr.base.stop_request import SAVING_S, VARIABLE, sign_of_heed
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of
+from pyasr.cluster.job_template import Forked, JobTemplate, are_of_a_fork, begin
 from pyasr.cluster.mpi import for_ranks, launch_prefix
 from pyasr.cluster.processes import Guard, Stopped, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, status_path, write_status
@@ -40,7 +42,7 @@ _LONG_LINE = 100_000  # bytes; one word of a command can have 131,071
 
 @dataclass
 class _Running:
-    process: subprocess.Popen  # kept, because a forgotten Popen object would collect its process behind our back
+    process: subprocess.Popen | Forked  # kept, because a forgotten Popen object would collect its process behind our back
     job: int
     log: Path
     command: str
@@ -75,6 +77,7 @@ class LocalRunner:
         limit = self.gpus.hold(self._max_jobs(), self.request.log, self.request.share_devices)
         self.guard = Guard()  # from here on, since it also keeps GPUs from others until it has ended what a killed runner has left
         signal.signal(signal.SIGUSR1, self._ask_to_end)
+        self.template = JobTemplate(self.environment, self.guard) if are_of_a_fork(self.request) else None
         try:
             while self.waiting or self.running:
                 while self.waiting and len(self.running) < limit:
@@ -87,6 +90,8 @@ class LocalRunner:
             raise
         finally:
             self._stop_running()
+            if self.template:
+                self.template.close()
         return self.ended
 
     def _max_jobs(self) -> int:
@@ -121,14 +126,23 @@ class LocalRunner:
         with _text(log, "w") as f:
             f.write(f"# {command}\n# Started at {time.ctime()}\n# Running on {platform.node()}\n#\n")
         gpus = self.gpus.take()
-        environment = {**self.environment, **environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
-        environment |= for_ranks(environment) if self.request.num_ranks else {}
-        with _text(log, "a") as f, _script(command) as (line, files):
-            process = subprocess.Popen(["bash", "-o", "pipefail", "-c", line], stdin=subprocess.DEVNULL, stdout=f, pass_fds=files,
-                                       stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
+        own = {**environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
+        with _text(log, "a") as f:
             log_file = os.fstat(f.fileno())
+            forked = self.template and self.template.fork(self.request.words_of(job), f.fileno(), own)
+            process, go = forked or (self._process_of(command, f, own), None)
         self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log_file)
         self.guard.hold(str(process.pid))
+        if go is not None:
+            begin(go)
+
+    def _process_of(self, command: str, log: IO, own: dict[str, str]) -> subprocess.Popen:
+        """The process of a job that has `own` in its environment."""
+        environment = {**self.environment, **own}
+        environment |= for_ranks(environment) if self.request.num_ranks else {}
+        with _script(command) as (line, files):
+            return subprocess.Popen(["bash", "-o", "pipefail", "-c", line], stdin=subprocess.DEVNULL, stdout=log, pass_fds=files,
+                                    stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)  # fmt: skip
 
     def _left_before(self, log: Path) -> list[Path]:
         """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""

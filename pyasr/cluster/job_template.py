@@ -1,0 +1,109 @@
+"""Jobs of a group that are forks of one process, which has imported what they need (`pyasr.base.job_forks`): each then costs hundredths of
+a CPU second before its work, instead of tenths, or with torch more than one.
+
+Such a job is a child of this process and leads its process group, as one that was started: log, exit status, signals, memory and
+environment are its own. Where there is no process to be forked, or it has ended, jobs are started one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from pyasr.base.job_forks import MESSAGE_BYTES, READY
+from pyasr.cluster.command_line import Request
+from pyasr.cluster.processes import Guard
+
+_OF_A_JOB = ("-m", "pyasr.base.job")
+_PLAIN = r"[\w@%+=:,./-]+"  # words that a shell leaves as they are
+_PR_SET_CHILD_SUBREAPER = 36  # <sys/prctl.h>
+
+
+@dataclass
+class Forked:
+    """A job's process, as far as `subprocess.Popen` has it."""
+
+    pid: int
+    returncode: int | None = None
+
+
+class JobTemplate:
+    """The process whose forks are the jobs of a request; it is started when the first job is."""
+
+    def __init__(self, environment: dict[str, str], guard: Guard):
+        self._environment, self._guard = environment, guard
+        self._process: subprocess.Popen | None = None
+        self._channel: socket.socket | None = None
+        self._said = None
+        self._is_usable = True
+
+    def fork(self, words: list[str], log: int, environment: dict[str, str]) -> tuple[Forked, int] | None:
+        """(the process of a job, the pipe by which `begin` has it begin); None where it has to be started in another way.
+
+        words        its command, one for which `are_of_a_fork` holds
+        log          the open file that its output goes to
+        environment  what its environment has besides that of all
+        """
+        try:
+            if not self._is_ready(*words[3:5]):
+                return None
+            reader, writer = os.pipe()
+            try:
+                request = json.dumps({"job": int(words[5]), "environment": environment}).encode()
+                socket.send_fds(self._channel, [request], [log, reader])
+            finally:
+                os.close(reader)
+            if answer := self._channel.recv(MESSAGE_BYTES):
+                return Forked(int(answer)), writer
+            os.close(writer)
+        except OSError:
+            pass  # harmless: the job is started in the usual way
+        self._is_usable = False
+        return None
+
+    def _is_ready(self, name: str, spec: str) -> bool:
+        """Whether there is a process to be forked, and it has said so. One that prints something has something to say in each job's log."""
+        if self._is_usable and self._channel is None:
+            self._begin(name, spec)
+        self._is_usable = self._is_usable and self._channel.recv(len(READY)) == READY and not os.fstat(self._said.fileno()).st_size
+        return self._is_usable
+
+    def _begin(self, name: str, spec: str) -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._said = tempfile.TemporaryFile()
+        command = [sys.executable, "-m", "pyasr.base.job_forks", name, spec, str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, env=self._environment,
+                                             pass_fds=[theirs.fileno()], preexec_fn=self._guard.enter)  # fmt: skip
+        self._guard.hold(str(self._process.pid))
+
+    def close(self) -> None:
+        """No further jobs are to be forked."""
+        if self._process:
+            self._channel.close()
+            self._process.kill()
+            self._process.wait()
+            self._guard.drop(str(self._process.pid))
+            self._said.close()
+
+
+def begin(go: int) -> None:
+    """Have a forked job begin its work."""
+    with os.fdopen(go, "wb") as f:
+        f.write(b"!")
+
+
+def are_of_a_fork(request: Request) -> bool:
+    """Whether the jobs of a request, of which there are several, are those of `run_jobs`, and need nothing of a shell, nor GPUs."""
+    words = request.words
+    is_of_run_jobs = len(words) == 6 and words[0] == sys.executable and words[1:3] == _OF_A_JOB and words[5] == request.name
+    is_plain = all(re.fullmatch(_PLAIN, word, re.ASCII) for word in words)
+    return sys.platform.startswith("linux") and len(request.jobs) > 1 and not request.gpu and is_of_run_jobs and is_plain
