@@ -68,6 +68,12 @@ def run_array(cluster, runner: str, question: str, directory: Path, command: lis
         return Run(process.returncode, said.read(), usage.ru_utime + usage.ru_stime, time.monotonic() - begin, len(calls.read_text()))
 
 
+def commands(num_jobs: int) -> dict[str, list[str]]:
+    """What the jobs run, once so that all end well, once so that one fails."""
+    which = num_jobs // 2
+    return {"well": ["true"], f"job {which} fails": ["bash", "-c", f"[ JOB != {which} ] || {{ echo the cause; exit 3; }}"]}
+
+
 def tell(what: str, run: Run) -> None:
     print(f"{what}: exit status {run.status}, {run.took_s:.0f} s, {run.cpu_s:.2f} CPU s of the wrapper, asked {run.num_questions} times")
 
@@ -82,12 +88,10 @@ def main(options: Benchmark) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             cluster = start(Path(scratch) / "cluster")
             try:
-                well = run_array(cluster, runner, question, Path(scratch) / "well", ["true"], options.num_jobs)
-                tell(f"{runner}, {options.num_jobs} jobs", well)
-                fails = ["bash", "-c", f"[ JOB != {options.num_jobs // 2} ] || {{ echo the cause; exit 3; }}"]
-                failed = run_array(cluster, runner, question, Path(scratch) / "failed", fails, options.num_jobs)
-                tell(f"{runner}, job {options.num_jobs // 2} fails", failed)
-                print(failed.said.rstrip(), flush=True)
+                for what, command in commands(options.num_jobs).items():
+                    run = run_array(cluster, runner, question, Path(scratch) / what, command, options.num_jobs)
+                    tell(f"{runner}, {options.num_jobs} jobs, {what}", run)
+                    print(run.said.rstrip(), flush=True)
             finally:
                 cluster.stop()
 

@@ -49,6 +49,7 @@ class BatchRunner:
         self.number_of: dict[int, str] = {}  # of each job, the last
         self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
         self.ended: list[JobStatus] = []
+        self.status_files = {job: os.path.split(status_path(request.log_of(job))) for job in request.jobs}  # (directory, name) of each
         self.num_requeued: Counter[int] = Counter()  # of each job
         self.outlasting: list[str] = []  # numbers of jobs that were to be ended, and have not, so far as is known
         self.told: set[str] = set()
@@ -129,9 +130,9 @@ class BatchRunner:
     def _take_statuses(self) -> bool:
         """Take the statuses that are there; whether there were any. Those of jobs that were ended from outside count when the scheduler
         has said that they are over: it may start them again."""
-        directories = {self.request.log_of(job).parent for job in self.left}
-        there = {directory / name for directory in directories for name in _listed(directory)}
-        found = [self._status_of(job) for job in self.left if status_path(self.request.log_of(job)) in there]
+        there = {directory: set(_listed(directory)) for directory in {self.status_files[job][0] for job in self.left}}
+        written = [job for job in self.left if self.status_files[job][1] in there[self.status_files[job][0]]]
+        found = list(map(self._status_of, written))
         ended = sorted((status for status in found if status and not status.stopped), key=lambda status: status.end)
         for status in ended:
             self._take(status)
@@ -250,7 +251,7 @@ class BatchRunner:
             self.guard.drop(number)
 
 
-def _listed(directory: Path) -> list[str]:
+def _listed(directory: str) -> list[str]:
     """Names in a directory. To list it also makes network filesystems notice files that other hosts have written."""
     try:
         return os.listdir(directory)
