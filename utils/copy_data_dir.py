@@ -29,7 +29,7 @@ def main(options: CopyDataDir) -> None:
     data = DataDir(options.data)
     with output_of(options, options.out, subsets.table_files(data, options.features)) as out:
         subsets.copy(data, out, options.renaming, options.features)
-    log.info(f"{options.out}: {len(data.utterances)} utterances")
+    log.info(f"{options.out}: {len(data.utt2spk)} utterances")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ Writes  OUT
     utils/subset_data_dir.py --shortest 500 data/train data/train_500short
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,34 +41,35 @@ class SubsetDataDir:
     seed: int = option(0, "seed of the drawing", only=any_of(if_set("random"), if_set("max-same-text")))
 
 
-def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
+def way_of_choosing(options: SubsetDataDir) -> Callable[[DataDir], list[str]]:
+    """The function that chooses the utterances of a data directory."""
     ways = {
-        "first": lambda value: subsets.first(data, value),
-        "all_but_first": lambda value: subsets.all_but_first(data, value),
-        "last": lambda value: subsets.last(data, value),
-        "shortest": lambda value: subsets.shortest(data, value),
-        "random": lambda value: subsets.random_choice(data, value, options.seed),
-        "per_spk": lambda value: subsets.per_speaker(data, value),
-        "speakers": lambda value: subsets.of_speakers(data, value),
-        "max_same_text": lambda value: subsets.without_repetitions(data, value, options.seed),
-        "utt_list": subsets.listed,
-        "spk_list": lambda value: subsets.utterances_of(data, subsets.listed(value)),
+        "first": subsets.first,
+        "all_but_first": subsets.all_but_first,
+        "last": subsets.last,
+        "shortest": subsets.shortest,
+        "random": lambda data, value: subsets.random_choice(data, value, options.seed),
+        "per_spk": subsets.per_speaker,
+        "speakers": subsets.of_speakers,
+        "max_same_text": lambda data, value: subsets.without_repetitions(data, value, options.seed),
+        "utt_list": lambda data, value: subsets.listed(value),
+        "spk_list": lambda data, value: subsets.utterances_of(data, subsets.listed(value)),
     }
     given = [name for name in ways if getattr(options, name) is not None]
     if len(given) != 1:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
         raise UserError(f"{len(given)} ways of choosing utterances are given; give one of {flags}")
-    return ways[given[0]](getattr(options, given[0]))
+    return lambda data: ways[given[0]](data, getattr(options, given[0]))
 
 
 def main(options: SubsetDataDir) -> None:
-    data = DataDir(options.data)
-    utterances = choose(data, options)
+    data, choose, utterances = DataDir(options.data), way_of_choosing(options), list[str]()
     lists = [path for path in (options.utt_list, options.spk_list) if path]
-    with output_of(options, options.out, [*subsets.table_files(data), *lists]) as out:
+    inputs = [*subsets.table_files(data), *lists]
+    with output_of(options, options.out, inputs, check=lambda: utterances.extend(choose(data))) as out:
         subsets.write_subset(data, out, utterances)
         carry(data, out, of_part=True)
-    log.info(f"{options.out}: {len(utterances)} of {len(data.utterances)} utterances")
+    log.info(f"{options.out}: {len(utterances)} of {len(data.utt2spk)} utterances")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,13 @@ from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data import distortion
 from pyasr.data.channels import label_of
-from pyasr.data.datadir import DISTORTION, TO_THE_END, DataDir, Segment, completed
+from pyasr.data.datadir import DISTORTION, TO_THE_END, DataDir, Segment, Tables, completed
 from pyasr.data.distortion import Distortion, Noise
 from pyasr.data.mixing import source_duration_s
 from pyasr.data.recordings import duration_s, speed
 from pyasr.data.sound_lists import BACKGROUND, FOREGROUND, Sound, SoundList
-from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
+from pyasr.data.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
+from pyasr.io.tables import Lazy, mapped
 
 _LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
 
@@ -65,7 +66,7 @@ class AugmentOptions:
         return Renaming(utt_prefix=prefix, spk_prefix=prefix)
 
 
-def augmented(data: DataDir, options: AugmentOptions) -> dict[str, dict[str, str]]:
+def augmented(data: DataDir, options: AugmentOptions) -> Tables:
     """The tables of the copies, without those of features. `utt2uniq` leads to the utterance as it was.
 
     Raises UserError where nothing is to be changed, for lists that cannot be used, and for data without audio or distorted already.
@@ -78,16 +79,15 @@ def augmented(data: DataDir, options: AugmentOptions) -> dict[str, dict[str, str
     if silent := {data.recording(utt) for utt in data.utterances} - tables["wav.scp"].keys():
         raise UserError(f"{data.path}/wav.scp: no line for {min(silent)}; run utils/fix_data_dir.py {data.path}")
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
-    tables[DISTORTION] = dict.fromkeys(tables["wav.scp"], distortion.NONE)
+    tables[DISTORTION] = mapped(tables["wav.scp"], value=lambda entry: distortion.NONE)
     drawing = _Drawing(data, options)
-    copies = [_copy(tables, options.renaming(copy), lambda name: str(drawing.distortion(name, copy)))
+    copies = [_copy(tables, options.renaming(copy), partial(drawing.distortion, copy=copy))
               for copy in range(1, options.num_replications + 1)]
-    copies += [tables] * options.include_original_data
-    return {name: {key: value for part in copies for key, value in part[name].items()} for name in tables}
+    return joined(copies + [tables] * options.include_original_data)
 
 
-def _copy(tables: dict[str, dict[str, str]], renaming: Renaming, draw: Callable[[str], str]) -> dict[str, dict[str, str]]:
-    return own_copy(tables | {DISTORTION: {name: draw(name) for name in tables[DISTORTION]}}, renaming)
+def _copy(tables: Tables, renaming: Renaming, draw: Callable[[str], Distortion]) -> Tables:
+    return own_copy(tables | {DISTORTION: Lazy(lambda: ((name, str(draw(name))) for name in tables[DISTORTION]))}, renaming)
 
 
 class _Drawing:

@@ -8,19 +8,22 @@ Tables are read when first asked for. A DataDir does not check that tables agree
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heapreplace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table, is_command
-from pyasr.base.table_paths import placed_table
+from pyasr.base.table_paths import placed, root_of
 from pyasr.data import distortion
-from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
+from pyasr.io.tables import Parsed, Table, having, sorted_items
+from pyasr.io.text import grouped, invert, number_table, utt2spk_table, write_table
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
 SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender", "spk2warp")
@@ -33,6 +36,8 @@ LEAST_SPEED, MOST_SPEED = 0.25, 4.0
 FIX = "utils/fix_data_dir.py"
 _UNBALANCED = 1.05
 TO_THE_END = -1.0
+T = TypeVar("T")
+Tables = dict[str, Mapping[str, str]]  # {file name: table}
 
 
 def default_value(table: str, key: str) -> str | None:
@@ -40,9 +45,18 @@ def default_value(table: str, key: str) -> str | None:
     return {SPEED: "1", VOLUME: "1", DISTORTION: distortion.NONE, "utt2uniq": key}.get(table)
 
 
-def completed(name: str, table: dict[str, str], keys: Iterable[str]) -> dict[str, str]:
+def completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Table:
     """The table `name`, one that has default values, with a line for each of these keys."""
-    return {key: table.get(key) or default_value(name, key) for key in keys}
+    return Table.of((key, table.get(key) or default_value(name, key)) for key in keys)
+
+
+def filtered(tables: Tables, kept: Container[str]) -> Tables:
+    """Of each table what belongs to the utterances `kept`, of which segments, where there are any, have lines."""
+    speakers = {speaker for utt, speaker in tables["utt2spk"].items() if utt in kept}
+    segments = tables.get("segments")
+    recordings = {value.split()[0] for utt, value in segments.items() if utt in kept} if segments else kept
+    wanted = dict.fromkeys(UTTERANCE_TABLES, kept) | dict.fromkeys(SPEAKER_TABLES, speakers) | dict.fromkeys(RECORDING_TABLES, recordings)
+    return {name: having(table, wanted[name]) for name, table in tables.items()}
 
 
 @dataclass(frozen=True)
@@ -53,9 +67,21 @@ class Segment:
     begin_s: float
     end_s: float
 
+    @classmethod
+    def parse(cls, value: str) -> Segment:
+        """Of 'RECORDING BEGIN END'. Raises ValueError for anything else."""
+        recording, begin, end = value.split()
+        begin_s, end_s = float(begin), float(end)
+        if not (0 <= begin_s < end_s < np.inf or begin_s >= 0 and end_s == TO_THE_END):
+            raise ValueError("no times")
+        return cls(recording, begin_s, end_s)
+
 
 class DataDir:
-    """A data directory; every property is one table as a dictionary. Raises UserError where a table cannot be read."""
+    """A data directory; every property is one table as a Mapping, which takes little more memory than its file.
+
+    Raises UserError where a table cannot be read.
+    """
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -66,37 +92,38 @@ class DataDir:
         """Whether the table `name` is there."""
         return (self.path / name).exists()
 
-    def table(self, name: str) -> dict[str, str]:
+    def table(self, name: str) -> Mapping[str, str]:
         """The table `name` as {key: rest of the line}; paths of scp tables are valid from the current directory."""
-        table = read_table(self.path / name)
-        return placed_table(self.path / name, table) if name.endswith(".scp") else table
+        table = Table.read(self.path / name)
+        root = root_of(self.path / name, table.values()) if name.endswith(".scp") else Path()
+        return table if root == Path() else Parsed(table, partial(placed, root))
 
-    def optional_table(self, name: str) -> dict[str, str]:
+    def optional_table(self, name: str) -> Mapping[str, str]:
         """The table `name`, empty where there is none."""
         return self.table(name) if self.has(name) else {}
 
     @cached_property
-    def utt2spk(self) -> dict[str, str]:
+    def utt2spk(self) -> Table:
         """{utterance: speaker}"""
-        return read_utt2spk(self.path / "utt2spk")
+        return utt2spk_table(self.path / "utt2spk")
 
     @cached_property
     def spk2utt(self) -> dict[str, list[str]]:
         """Made from utt2spk, so that the two agree."""
-        return {speaker: utterances.split() for speaker, utterances in invert(self.utt2spk).items()}
+        return grouped(self.utt2spk)
 
     @cached_property
     def utterances(self) -> list[str]:
         """All utterances of utt2spk in C order."""
-        return sorted(self.utt2spk)
+        return [utt for utt, _ in sorted_items(self.utt2spk)]
 
     @cached_property
-    def text(self) -> dict[str, str]:
+    def text(self) -> Mapping[str, str]:
         """{utterance: words separated by blanks}"""
         return self.table("text")
 
     @cached_property
-    def wav_scp(self) -> dict[str, str]:
+    def wav_scp(self) -> Mapping[str, str]:
         """{recording: entry for `pyasr.data.audio.read_audio`}. Raises UserError for commands where `pyasr.base.pipes` refuses them."""
         table = self.table("wav.scp")
         admit_table(table, self.path / "wav.scp")
@@ -109,17 +136,17 @@ class DataDir:
         admit_table(commands, self.path / DISTORTION)
 
     @cached_property
-    def reco2file_and_channel(self) -> dict[str, str]:
+    def reco2file_and_channel(self) -> Mapping[str, str]:
         """{recording: "FILE CHANNEL"}, empty where there is no such table; `pyasr.data.channels` reads a line."""
         return self.optional_table(FILE_AND_CHANNEL)
 
     @cached_property
-    def reco2speed(self) -> dict[str, str]:
+    def reco2speed(self) -> Mapping[str, str]:
         """{recording: how many times as fast it is to be played}, empty where there is no such table."""
         return self.optional_table(SPEED)
 
     @cached_property
-    def reco2volume(self) -> dict[str, str]:
+    def reco2volume(self) -> Mapping[str, str]:
         """{recording: factor on its samples}, empty where there is no such table."""
         return self.optional_table(VOLUME)
 
@@ -129,44 +156,41 @@ class DataDir:
         return distortion.parse_table(self.optional_table(DISTORTION), self.path / DISTORTION)
 
     @cached_property
-    def feats_scp(self) -> dict[str, str]:
+    def feats_scp(self) -> Mapping[str, str]:
         """{utterance: extended filename}"""
         return self.table("feats.scp")
 
     @cached_property
-    def cmvn_scp(self) -> dict[str, str]:
+    def cmvn_scp(self) -> Mapping[str, str]:
         """{speaker: extended filename}"""
         return self.table("cmvn.scp")
 
     @cached_property
-    def utt2num_frames(self) -> dict[str, int]:
+    def utt2num_frames(self) -> Mapping[str, int]:
         """{utterance: number of frames}"""
-        return read_numbers(self.path / "utt2num_frames", int)
+        return number_table(self.path / "utt2num_frames", int)
 
     @cached_property
-    def utt2dur(self) -> dict[str, float]:
+    def utt2dur(self) -> Mapping[str, float]:
         """Seconds."""
-        return read_numbers(self.path / "utt2dur")
+        return number_table(self.path / "utt2dur")
 
     @cached_property
-    def reco2dur(self) -> dict[str, float]:
+    def reco2dur(self) -> Mapping[str, float]:
         """Seconds of recordings."""
-        return read_numbers(self.path / "reco2dur")
+        return number_table(self.path / "reco2dur")
 
     @cached_property
-    def segments(self) -> dict[str, Segment]:
+    def segments(self) -> Mapping[str, Segment]:
         """Empty where every recording is one utterance. Raises UserError for a line that is not 'UTTERANCE RECORDING BEGIN END'."""
-        found = {}
-        for key, value in self.optional_table("segments").items():
+        table = self.optional_table("segments")
+        for key, value in table.items():
             try:
-                recording, begin, end = value.split()
-                found[key] = Segment(recording, float(begin), float(end))
-                if not (0 <= found[key].begin_s < found[key].end_s < np.inf or found[key].begin_s >= 0 and found[key].end_s == TO_THE_END):
-                    raise ValueError
+                Segment.parse(value)
             except ValueError:
                 raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds, "
                                 f"END after BEGIN, or -1 for that of the recording; correct the line, or run {FIX} {self.path}") from None
-        return found
+        return Parsed(table, Segment.parse)
 
     @cached_property
     def durations(self) -> dict[str, float]:
@@ -174,25 +198,30 @@ class DataDir:
         counted = [path for path in (self.path / "feats/utt2num_frames", self.path / "utt2num_frames") if path.exists()]  # and its copy
         if self.has("utt2dur") or not counted:
             return self.audio_durations
-        return self._for_all(read_numbers(counted[0], int))
+        return self._for_all(number_table(counted[0], int))
 
     @cached_property
     def audio_durations(self) -> dict[str, float]:
         """The same whatever features there are."""
         if self.has("utt2dur"):
             return self._for_all(self.utt2dur)
-        return self._for_all({utt: part.end_s - part.begin_s for utt, part in self.segments.items() if part.end_s > part.begin_s})
+        return self._for_all(self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan)
 
-    def _for_all(self, known: dict[str, float]) -> dict[str, float]:
-        """With the mean for those utterances that are not known."""
-        missing = float(np.mean(list(known.values()))) if known else 1.0
-        return {utt: float(known.get(utt, missing)) for utt in self.utterances}
+    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> dict[str, float]:
+        """The `length` of every utterance; the mean of all for those that are not known, or of which it is not a number."""
+        lengths = np.fromiter(map(length, known.values()), np.float64)
+        lengths = lengths[~np.isnan(lengths)]
+        missing = float(np.mean(lengths)) if len(lengths) else 1.0
+        found = ((utt, length(known[utt]) if utt in known else math.nan) for utt in self.utterances)
+        return {utt: missing if math.isnan(value) else value for utt, value in found}
 
     def recording(self, utterance: str) -> str:
         """The key of wav.scp that an utterance is in. Raises UserError where `segments` is there, but not the utterance in it."""
-        if self.segments and utterance not in self.segments:
+        if not self.segments:
+            return utterance
+        if utterance not in self.segments:
             raise UserError(f"{self.path}/segments: no line for {utterance}; run utils/fix_data_dir.py {self.path}")
-        return self.segments[utterance].recording if self.segments else utterance
+        return self.segments[utterance].recording
 
 
 def check_split(path: Path, num: int) -> None:

@@ -12,11 +12,12 @@ from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, completed
+from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, Tables, completed
 from pyasr.data.recordings import speed as speed_of, volume as volume_of
-from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
+from pyasr.data.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
 from pyasr.data.validation import speed_complaint
-from pyasr.io.text import read_numbers
+from pyasr.io.tables import Table, mapped
+from pyasr.io.text import number_table
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
 _DURATIONS = ("utt2dur", "reco2dur")
@@ -48,7 +49,7 @@ class Perturbation:
         return f"{generator(self.seed, 'volume', recording).uniform(self.min_volume, self.max_volume):.4f}"
 
 
-def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]:
+def perturbed(data: DataDir, options: Perturbation) -> Tables:
     """The tables of `data` without those of features, with a copy at each speed, and volumes.
 
     A copy's names begin with `sp0.9-`; speakers of another speed are other speakers. `utt2uniq` leads to the utterance as it was.
@@ -62,11 +63,10 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
         raise UserError(f"{data.path}/{DISTORTION}: noise and rooms are added to speech at its speed; perturb speeds before them")
     if speeds:
         tables[SPEED] = completed(SPEED, data.reco2speed, tables.get("wav.scp", {}))
-    for at_speed in [_at_speed(tables, speed) for speed in speeds]:
-        tables = {name: table | at_speed[name] for name, table in tables.items()}
+    tables = joined([tables, *(_at_speed(tables, speed) for speed in speeds)])
     if options.perturb_volume:
         before = completed(VOLUME, tables.get(VOLUME, {}), tables.get("wav.scp", {}))
-        tables[VOLUME] = {name: _times(volume, options.volume(name)) for name, volume in before.items()}
+        tables[VOLUME] = Table.of((name, _times(volume, options.volume(name))) for name, volume in before.items())
     return tables
 
 
@@ -74,7 +74,7 @@ def _check_times(data: DataDir) -> None:
     """Raise UserError for a line of segments, durations, speeds or volumes that is none."""
     data.segments
     for name in filter(data.has, _DURATIONS):
-        read_numbers(data.path / name)
+        number_table(data.path / name)
     for recording in data.reco2speed:
         speed_of(data, recording)
     for recording in data.reco2volume:
@@ -85,16 +85,14 @@ def _times(volume: str, factor: str) -> str:
     return factor if float(volume) == 1 else f"{float(volume) * float(factor):.6g}"
 
 
-def _at_speed(tables: dict[str, dict[str, str]], speed: str) -> dict[str, dict[str, str]]:
+def _at_speed(tables: Tables, speed: str) -> Tables:
     """The tables of the copy at one speed."""
     prefix = f"sp{speed}-"
     copy = own_copy(tables, Renaming(utt_prefix=prefix, spk_prefix=prefix))
-    if "segments" in copy:
-        copy["segments"] = {utt: _segment_at(segment, float(speed)) for utt, segment in copy["segments"].items()}
-    for name in _DURATIONS:
-        if name in copy:
-            copy[name] = {key: f"{float(value) / float(speed):.4f}" for key, value in copy[name].items()}
-    return copy | {SPEED: {key: f"{float(value) * float(speed):g}" for key, value in copy[SPEED].items()}}
+    changes = {"segments": lambda segment: _segment_at(segment, float(speed)),
+               **dict.fromkeys(_DURATIONS, lambda value: f"{float(value) / float(speed):.4f}"),
+               SPEED: lambda value: f"{float(value) * float(speed):g}"}
+    return {name: mapped(table, value=changes[name]) if name in changes else table for name, table in copy.items()}
 
 
 def _segment_at(segment: str, speed: float) -> str:

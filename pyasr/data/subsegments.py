@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyasr.base.errors import UserError
-from pyasr.data.datadir import DataDir
+from pyasr.data.datadir import DataDir, Tables, filtered
 from pyasr.data.recordings import duration_s
-from pyasr.data.repair import filter_tables
 from pyasr.data.subsets import FEATURE_TABLES, read_all
 
 _OF_WHOLE_UTTERANCES = ("text", "segments", "utt2dur", *FEATURE_TABLES, "spk2utt")
@@ -31,7 +30,7 @@ def extent_s(data: DataDir, utt: str) -> tuple[float, float]:
     return segment.begin_s, segment.end_s if segment.end_s > 0 else duration_s(data, segment.recording)
 
 
-def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool) -> dict[str, dict[str, str]]:
+def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool) -> Tables:
     """The tables of a directory whose utterances are `parts` of those of `data`; those of a single part with all words keep their names
     and times.
 
@@ -52,8 +51,7 @@ def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool
                          for key, (utt, part) in new.items()}
     if with_text:
         tables["text"] = {key: " ".join(part.words) for key, (_, part) in new.items()}
-    filter_tables(tables, set(new))
-    return tables
+    return filtered(tables, new)
 
 
 def _name(utt: str, part: Part, whole: bool) -> str:

@@ -5,17 +5,21 @@ A part of `num` utterances has all of them, with a warning, if the directory has
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, completed, default_value
-from pyasr.data.repair import filter_tables
+from pyasr.data.datadir import (
+    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
+)  # fmt: skip
 from pyasr.data.side_files import carry, leave, side_files
+from pyasr.io.tables import Lazy, Table, mapped
 from pyasr.io.text import invert, read_lines, write_table
 
 FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
@@ -27,15 +31,25 @@ def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
     return tables + side_files(data, with_features)
 
 
-def read_all(data: DataDir) -> dict[str, dict[str, str]]:
-    """All tables that Kaldi knows and `data` has. Raises UserError where utt2spk is missing."""
-    return {"utt2spk": data.utt2spk} | {name: data.table(name) for name in TABLES if name != "utt2spk" and data.has(name)}
+def read_all(data: DataDir) -> Tables:
+    """All tables that Kaldi knows and `data` has, each of them read where it is gone through. Raises UserError where one cannot be read,
+    and where utt2spk is missing."""
+    names = ["utt2spk", *(name for name in TABLES if name != "utt2spk" and data.has(name))]
+    for name in names:
+        data.utt2spk if name == "utt2spk" else data.table(name)
+    return {name: Lazy(partial(_items_of, data, name)) for name in names}
 
 
-def write_all(path: Path, tables: dict[str, dict[str, str]]) -> None:
+def _items_of(data: DataDir, name: str) -> Iterable[tuple[str, str]]:
+    return (data.utt2spk if name == "utt2spk" else data.table(name)).items()
+
+
+def write_all(path: Path, tables: Tables) -> None:
     """Write tables into the existing directory `path`, spk2utt made from utt2spk."""
-    for name, table in (tables | {"spk2utt": invert(tables["utt2spk"])}).items():
-        write_table(Path(path) / name, table)
+    for name, table in tables.items():
+        if name != "spk2utt":
+            write_table(Path(path) / name, table)
+    write_table(Path(path) / "spk2utt", invert(Table.read(Path(path) / "utt2spk")))
 
 
 def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
@@ -47,9 +61,7 @@ def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
         raise UserError(f"{data.path}: no utterance chosen; choose at least one")
     for utterance in utterances:
         data.recording(utterance)
-    tables = read_all(data)
-    filter_tables(tables, set(utterances))
-    write_all(out, tables)
+    write_all(out, filtered(read_all(data), Table.of_keys(sorted(utterances))))
 
 
 def first(data: DataDir, num: int) -> list[str]:
@@ -157,19 +169,24 @@ def combine(sources: list[DataDir], out: Path) -> None:
     shared = set.intersection(*map(set, parts))
     for name in sorted(set().union(*parts) - shared):
         log.warning(f"{name} is left out: not all of the directories have it")
-    tables = {name: _union(name, parts, sources) for name in TABLES if name in shared and name != "spk2utt"}
-    write_all(out, {name: table for name, table in tables.items() if table is not None})
+    for name in TABLES:
+        if name in shared and name != "spk2utt" and (table := _union(name, parts, sources)) is not None:
+            write_table(out / name, table)
+    write_table(out / "spk2utt", invert(Table.read(out / "utt2spk")))
     leave(sources)
 
 
 def _segment(parts: list[dict], sources: list[DataDir]) -> None:
     """Where one has segments, every recording of the others that is an utterance becomes a segment, from its begin to its end."""
-    if not any(tables.get("segments") for tables in parts):
-        return
-    for tables, data in zip(parts, sources):
-        if not tables.get("segments"):
-            tables["segments"] = {utt: f"{utt} 0 -1" for utt in tables["utt2spk"]}
+    has_segments = ["segments" in tables and any(True for _ in tables["segments"]) for tables in parts]
+    for tables, data, has in zip(parts, sources, has_segments):
+        if any(has_segments) and not has:
+            tables["segments"] = Lazy(partial(_whole_recordings, tables["utt2spk"]))
             log.info(f"{data.path}: no segments, which others have; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'")
+
+
+def _whole_recordings(utterances: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((utt, f"{utt} 0 -1") for utt in utterances)
 
 
 def _complete(parts: list[dict]) -> None:
@@ -180,12 +197,12 @@ def _complete(parts: list[dict]) -> None:
                 tables[name] = completed(name, {}, tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {}))
 
 
-def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, str] | None:
+def _union(name: str, parts: list[Tables], sources: list[DataDir]) -> Table | None:
     """All entries of one table; None where directories give a speaker different values."""
-    found: dict[str, str] = {}
-    for tables, data in zip(parts, sources):
-        table = tables[name]
-        for key in sorted(found.keys() & table.keys()):
+    found = Table.of(parts[0][name].items())
+    for tables, data in zip(parts[1:], sources[1:]):
+        table = Table.of(tables[name].items())
+        for key in sorted(key for key in table if key in found):
             if name in SPEAKER_TABLES and table[key] != found[key]:
                 log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
                 return None
@@ -193,7 +210,7 @@ def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, st
                 flag = "--reco-prefix" if name in RECORDING_TABLES and data.has("segments") else "--utt-prefix"
                 raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; "
                                 f"rename with utils/copy_data_dir.py {flag}")
-        found |= table
+        found = Table.of(chain(found.items(), table.items()))
     return found
 
 
@@ -231,15 +248,13 @@ def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = Tru
     carry(data, out, with_features)
 
 
-def renamed(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
+def renamed(tables: Tables, renaming: Renaming) -> Tables:
     """The tables with other names of utterances, speakers and recordings."""
     recording = renaming.recording if "segments" in tables else renaming.utterance
     rename_by = dict.fromkeys(UTTERANCE_TABLES, renaming.utterance) | dict.fromkeys(SPEAKER_TABLES, renaming.speaker)
     rename_by |= dict.fromkeys(RECORDING_TABLES, recording)
-    result = {name: {rename_by[name](key): value for key, value in table.items()} for name, table in tables.items()}
-    if "segments" in tables:
-        result["segments"] = {utt: _with_first_word(segment, recording) for utt, segment in result["segments"].items()}
-    return result | {"utt2spk": {key: renaming.speaker(value) for key, value in result["utt2spk"].items()}}
+    rename_value = {"utt2spk": renaming.speaker, "segments": lambda value: _with_first_word(value, recording)}
+    return {name: mapped(table, rename_by[name], rename_value.get(name)) for name, table in tables.items()}
 
 
 def _with_first_word(value: str, rename: Callable[[str], str]) -> str:
@@ -248,10 +263,19 @@ def _with_first_word(value: str, rename: Callable[[str], str]) -> str:
     return " ".join([rename(name), *rest])
 
 
-def own_copy(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
+def own_copy(tables: Tables, renaming: Renaming) -> Tables:
     """`renamed`, with recordings and the files that they are channels of renamed as utterances are: tables that can be joined with those
     they were made of, of which they share no times."""
     copy = renamed(tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix))
-    if files := copy.get("reco2file_and_channel"):
-        copy["reco2file_and_channel"] = {name: _with_first_word(value, renaming.utterance) for name, value in files.items()}
+    if files := copy.get(FILE_AND_CHANNEL):
+        copy[FILE_AND_CHANNEL] = mapped(files, value=lambda value: _with_first_word(value, renaming.utterance))
     return copy
+
+
+def joined(parts: list[Tables]) -> Tables:
+    """The lines of several directories' tables, which have the same names."""
+    return {name: Lazy(partial(_joined, [tables[name] for tables in parts])) for name in parts[0]}
+
+
+def _joined(tables: list[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    return chain.from_iterable(table.items() for table in tables)

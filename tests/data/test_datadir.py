@@ -99,7 +99,8 @@ def test_segments_without_a_line_are_none(tmp_path):
 
 def test_ways_of_choosing(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data"))
-    data.utt2dur.update({"cy-003": 0.1, "ann-001": 0.05})
+    write_table(data.path / "utt2dur", dict(data.utt2dur) | {"cy-003": 0.1, "ann-001": 0.05})
+    data = DataDir(data.path)
     assert subsets.first(data, 2) == ["ann-000", "ann-001"]
     assert subsets.shortest(data, 2) == ["ann-001", "cy-003"]
     assert subsets.per_speaker(data, 2) == ["ann-000", "ann-002", "bob-000", "bob-002", "cy-000", "cy-002"]

@@ -1,0 +1,363 @@
+"""Text tables in little more memory than their files take.
+
+    table = Table.read("data/train/text")           # a Mapping {key: rest of the line}, in the file's order
+    longer = Table.of((f"x-{key}", value) for key, value in table.items())
+
+A table of millions of lines is one byte string and the place of each line in it; a value becomes a Python string when it is asked for.
+A key is looked up by bisection, and in no time where it follows the one that was looked up before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from functools import cached_property
+from itertools import chain, compress, islice
+from operator import lt
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.utf8 import text_of
+from pyasr.io.content import read_content
+
+_BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
+_BLANKS_TO_LOOK_AT = (b"\t", b"  ", b" \n", b"\n ", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x1f")
+_OTHER_BLANKS = tuple(start.encode() for start in "\x85\xa0\u1680\u205f\u3000") + (b"\xe2\x80",)  # the last: U+2000 to U+203F
+T = TypeVar("T")
+
+
+def split_line(line: str) -> tuple[str, str]:
+    """(key, value) of a line: its first word, and what follows it, without blanks around; '' where there is none."""
+    if "\t" in line:
+        words = line.split(maxsplit=1)
+        return (words[0] if words else ""), (words[1].strip() if len(words) > 1 else "")
+    key, _, value = line.strip().partition(" ")
+    return key, value.strip()
+
+
+class Table(Mapping[str, str]):
+    """{key: value} of a text table, in its order. `lines` are UTF-8, `KEY VALUE` or `KEY` with a line break each, without other blanks at
+    their ends; of several with one key the last counts.
+    """
+
+    def __init__(self, lines: bytes):
+        self._lines, self._begins, self._next = lines, _begins_of(lines), 0
+        self._last: tuple[str | None, int | None] = None, None  # the key that was looked up, and its line
+        self._order = None if self._ascends() else self._sorted()
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        """The table in a file, plain or compressed.
+
+        Raises UserError with file and line for an empty line, a duplicated key, what is not UTF-8, or a file that is not there.
+        """
+        table = cls(_plain(_utf8(read_content(path), path)))
+        if table._order is not None:
+            table._check_lines(path)
+        return table
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[str, object]]) -> Table:
+        """The table of (key, value) pairs."""
+        table = cls(_joined(f"{key} {value}".rstrip() + "\n" for key, value in items))
+        doubled = table._doubled() if table._order is not None else ()
+        return table.where(number not in doubled for number in range(len(table))) if doubled else table
+
+    @classmethod
+    def of_keys(cls, keys: Iterable[str]) -> Table:
+        """A set of keys, without values."""
+        return cls(_joined(f"{key}\n" for key in keys))
+
+    def __len__(self) -> int:
+        return len(self._begins) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, _ in self.pairs())
+
+    def items(self) -> ItemsView[str, str]:
+        """(key, value) pairs in the table's order."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[str]:
+        """In the table's order."""
+        return _Values(self)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._line_of(key) is not None
+
+    def __getitem__(self, key: str) -> str:
+        number = self._line_of(key)
+        if number is None:
+            raise KeyError(key)
+        return self._line(number).partition(b" ")[2].decode()
+
+    def __or__(self, others: Mapping[str, str]) -> dict[str, str]:
+        return dict(self.items()) | dict(others.items())
+
+    def __ror__(self, others: Mapping[str, str]) -> dict[str, str]:
+        return dict(others.items()) | dict(self.items())
+
+    def where(self, wanted: Iterable[bool]) -> Table:
+        """The lines for which `wanted`, one truth value a line, is true."""
+        return Table(b"".join(compress(self._byte_lines(), wanted)))
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """(key, value), one after the other."""
+        for lines in self._blocks():
+            for line in lines.decode().split("\n"):
+                key, _, value = line.partition(" ")
+                yield key, value
+
+    def sorted_pairs(self) -> Iterator[tuple[str, str]]:
+        """(key, value) in C order."""
+        if self._order is None:
+            return self.pairs()
+        lines = (self._line(number).decode().partition(" ") for number in self._order)
+        return ((key, value) for key, _, value in lines)
+
+    def sorted_lines(self) -> Iterator[bytes]:
+        """Parts of the file that holds the table in C order, whole lines each."""
+        if self._order is None:
+            yield self._lines
+        else:
+            for begin in range(0, len(self), _BLOCK_LINES):
+                yield b"".join(self._line(number) + b"\n" for number in self._order[begin : begin + _BLOCK_LINES])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no key can hold a blank of any kind."""
+        return not any(map(_may_have_blanks, self._blocks()))
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The lines in blocks of many, the last line break of each left out."""
+        for first in range(0, len(self), _BLOCK_LINES):
+            last = min(first + _BLOCK_LINES, len(self))
+            yield self._lines[self._begins[first] : self._begins[last] - 1]
+
+    def _byte_lines(self) -> Iterator[bytes]:
+        """Each line with its line break."""
+        return (line + b"\n" for lines in self._blocks() for line in lines.split(b"\n"))
+
+    def _byte_keys(self) -> Iterator[bytes]:
+        return (line.partition(b" ")[0] for lines in self._blocks() for line in lines.split(b"\n"))
+
+    def _line(self, number: int) -> bytes:
+        return self._lines[self._begins[number] : self._begins[number + 1] - 1]
+
+    def _key(self, number: int) -> bytes:
+        return self._lines[self._begins[number] : self._begins[number + 1] - 1].partition(b" ")[0]
+
+    def _line_of(self, key: str) -> int | None:
+        """The number of the line with this key, from 0; None where there is none."""
+        if key != self._last[0]:
+            at, at_hand = self._place(wanted := key.encode("utf-8", "surrogatepass"))
+            is_there = at_hand == wanted
+            self._next, self._last = at + is_there, (key, at if is_there else None)
+        return self._last[1]
+
+    def _place(self, wanted: bytes) -> tuple[int, bytes | None]:
+        """As `_bisect`, without a search where the key is, or would be, behind the one that was looked up before."""
+        at = self._next
+        at_hand = self._key(at) if at < len(self) else None
+        is_here = at_hand == wanted or self._order is None and self._is_gap(wanted, at, at_hand)
+        return (at, at_hand) if is_here else self._bisect(wanted)
+
+    def _is_gap(self, wanted: bytes, at: int, at_hand: bytes | None) -> bool:
+        """Whether a key would come before line `at`, which has the key `at_hand`, and after the one before it, in a table in C order."""
+        return (at_hand is None or wanted < at_hand) and (at == 0 or self._key(at - 1) < wanted)
+
+    def _bisect(self, wanted: bytes) -> tuple[int, bytes | None]:
+        """(line, its key) of the first key in C order that is not smaller; (number of lines, None) where all are."""
+        low, high, order = 0, len(self), self._order
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._key(middle if order is None else order[middle]) < wanted else (low, middle)
+        at = low if order is None or low == len(self) else order[low]
+        return at, self._key(at) if at < len(self) else None
+
+    def _ascends(self) -> bool:
+        """Whether each key is greater than the one before it, and none is empty."""
+        before = b""
+        for lines in self._blocks():
+            keys = [line.partition(b" ")[0] for line in lines.split(b"\n")]
+            if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
+                return False
+            before = keys[-1]
+        return True
+
+    def _sorted(self) -> array:
+        """Numbers of the lines in the order of their keys."""
+        keys = list(self._byte_keys())
+        return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
+
+    def _doubled(self) -> set[int]:
+        """Numbers of the lines behind which another one has the same key."""
+        before, found = self._order[0], set()
+        for number in self._order[1:]:
+            if self._key(number) == self._key(before):
+                found.add(before)
+            before = number
+        return found
+
+    def _check_lines(self, path: Path) -> None:
+        """Raise UserError, with its number, for the first empty line or second one of a key."""
+        before, faults = None, []
+        for number in self._order:
+            key = self._key(number)
+            if not key:
+                faults.append((number, "empty line; remove it"))
+            elif key == before:
+                faults.append((number, f"'{key.decode()}' stands here a second time; keep one of the two lines"))
+            before = key
+        if faults:
+            number, told = min(faults)
+            raise UserError(f"{path}:{number + 1}: {told}")
+
+
+class _Items(ItemsView):
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._mapping.pairs())
+
+
+class _Values(ValuesView):
+    def __iter__(self) -> Iterator[str]:
+        return (value for _, value in self._mapping.pairs())
+
+
+class Lazy(Mapping[str, str]):
+    """A table that `make`, a function that gives its (key, value) pairs, makes each time it is gone through; it is kept only where it is
+    looked into."""
+
+    def __init__(self, make: Callable[[], Iterable[tuple[str, object]]]):
+        self.pairs = make
+
+    @cached_property
+    def _table(self) -> Table:
+        return Table.of(self.pairs())
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.pairs())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, _ in self.pairs())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._table
+
+    def __getitem__(self, key: str) -> str:
+        return self._table[key]
+
+    def items(self) -> ItemsView[str, str]:
+        """(key, value) pairs, each of them as it is made."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[str]:
+        """Each value as it is made."""
+        return _Values(self)
+
+
+class Parsed(Mapping[str, T]):
+    """A table whose values are what `parse` makes of those of another when they are asked for."""
+
+    def __init__(self, table: Mapping[str, str], parse: Callable[[str], T]):
+        self._table, self._parse = table, parse
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._table
+
+    def __getitem__(self, key: str) -> T:
+        return self._parse(self._table[key])
+
+    def pairs(self) -> Iterator[tuple[str, T]]:
+        """(key, parsed value), one after the other."""
+        return ((key, self._parse(value)) for key, value in self._table.items())
+
+    def items(self) -> ItemsView[str, T]:
+        """(key, parsed value) pairs."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[T]:
+        """The parsed values."""
+        return _Values(self)
+
+
+def mapped(table: Mapping[str, str], key: Callable[[str], str] = str, value: Callable[[str], object] | None = None) -> Lazy:
+    """The table with what these functions make of its keys and values."""
+    return Lazy(lambda: ((key(name), value(old) if value else old) for name, old in table.items()))
+
+
+def having(table: Mapping[str, str], keys: Container[str]) -> Lazy:
+    """The lines whose keys are among `keys`."""
+    return Lazy(lambda: (item for item in table.items() if item[0] in keys))
+
+
+def sorted_items(table: Mapping[str, T]) -> Iterable[tuple[str, T]]:
+    """(key, value) pairs in C order."""
+    return table.sorted_pairs() if isinstance(table, Table) else sorted(table.items())
+
+
+def _begins_of(lines: bytes) -> array:
+    """Where each line begins, and the end of the last one."""
+    begins, content = array("I" if len(lines) < 1 << 32 else "Q", [0]), np.frombuffer(lines, np.uint8)
+    for place in range(0, len(lines), _BLOCK_BYTES):
+        ends = np.flatnonzero(content[place : place + _BLOCK_BYTES] == ord("\n"))
+        begins.frombytes((ends + (place + 1)).astype(begins.typecode).tobytes())
+    return begins
+
+
+def _joined(lines: Iterable[str]) -> bytes:
+    lines, joined = iter(lines), bytearray()
+    while some := "".join(islice(lines, _BLOCK_LINES)):
+        joined += some.encode()
+    return bytes(joined)
+
+
+def _blocks_of(content: bytes) -> Iterator[bytes]:
+    """A text in blocks of whole lines."""
+    begin = 0
+    while begin < len(content):
+        end = content.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(content)
+        yield content[begin:end]
+        begin = end
+
+
+def _utf8(content: bytes, path: Path) -> bytes:
+    """The same. Raises UserError as `text_of` where it is not UTF-8."""
+    try:
+        for block in _blocks_of(content) if not content.isascii() else ():
+            block.decode()
+    except UnicodeDecodeError:
+        text_of(content, path)
+    return content
+
+
+def _plain(content: bytes) -> bytes:
+    """The lines of a table as `Table` has them: the same bytes where they are so already."""
+    if content and not content.endswith(b"\n"):
+        content += b"\n"
+    if not any(map(_may_have_blanks, _blocks_of(content))):
+        return content
+    return b"".join(_plain_block(block) if _may_have_blanks(block) else block for block in _blocks_of(content))
+
+
+def _may_have_blanks(block: bytes) -> bool:
+    """Whether lines may have other blanks than a space behind the key and between words."""
+    others = () if block.isascii() else _OTHER_BLANKS
+    return block.startswith(b" ") or any(blank in block for blank in chain(_BLANKS_TO_LOOK_AT, others))
+
+
+def _plain_block(block: bytes) -> bytes:
+    pairs = map(split_line, block.decode().removesuffix("\n").split("\n"))
+    return "".join(f"{key} {value}\n" if value else f"{key}\n" for key, value in pairs).encode()

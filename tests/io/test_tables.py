@@ -1,0 +1,77 @@
+"""Tables in little memory against plain dictionaries."""
+
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import given, strategies as st
+
+from pyasr.base.errors import UserError
+from pyasr.io.tables import Lazy, Table, having, mapped, sorted_items, split_line
+from pyasr.io.text import write_table
+
+WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=4)
+ITEMS = st.lists(st.tuples(WORD, st.lists(WORD, max_size=3).map(" ".join)), max_size=30)
+BLANK = st.sampled_from([" ", "  ", "\t", "\r", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000"])
+LINE = st.lists(st.one_of(WORD, BLANK, st.just("\u201c")), max_size=6).map("".join)
+FAR_BYTES = 400  # a dictionary's strings take more of a line than this
+
+
+@given(items=ITEMS, asked=st.lists(WORD, max_size=30))
+def test_as_a_dictionary(items, asked):
+    table, plain = Table.of(items), dict(items)
+    assert dict(table) == dict(table.items()) == plain and len(table) == len(plain) and list(table.values()) == [table[key] for key in table]
+    assert list(sorted_items(table)) == sorted(plain.items()) and b"".join(table.sorted_lines()) == written(plain)
+    for key in [*asked, *plain, *sorted(plain), *sorted(asked)]:
+        assert (key in table) == (key in plain) and table.get(key) == plain.get(key)
+
+
+def written(table: dict[str, str]) -> bytes:
+    return "".join(f"{key} {value}".rstrip() + "\n" for key, value in sorted(table.items())).encode()
+
+
+@given(lines=st.lists(LINE, max_size=12), ends=st.booleans())
+def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
+    """With blanks of all kinds anywhere, an error where a key is empty or stands there twice."""
+    path = tmp_path_factory.mktemp("tables") / "table"
+    path.write_bytes("\n".join(lines).encode() + b"\n" * (ends and bool(lines)))
+    expected, fault = {}, ""
+    for number, line in enumerate(path.read_bytes().decode().removesuffix("\n").split("\n") if path.stat().st_size else [], 1):
+        key, value = split_line(line)
+        if not fault and (not key or key in expected):
+            fault = f"{path}:{number}: " + (f"'{key}' stands here a second time; keep one of the two lines" if key else "empty line; remove it")
+        expected[key] = value
+    if not fault:
+        assert list(Table.read(path).items()) == list(expected.items())
+        return
+    with pytest.raises(UserError) as told:
+        Table.read(path)
+    assert str(told.value) == str(UserError(fault))
+
+
+@given(items=ITEMS, kept=st.sets(WORD))
+def test_tables_that_are_made_when_asked_for(items, kept):
+    plain = dict(items)
+    longer = mapped(Table.of(items), lambda key: f"x{key}", len)
+    assert dict(longer.items()) == {f"x{key}": len(value) for key, value in plain.items()} and bool(longer) == bool(plain)
+    assert dict(having(Table.of(items), kept).items()) == {key: value for key, value in plain.items() if key in kept}
+    made = Lazy(lambda: iter(plain.items()))
+    assert len(made) == len(plain) and all(made[key] == value and key in made for key, value in plain.items()) and "no word" not in made
+
+
+def test_memory_is_that_of_the_file(tmp_path):
+    """Read, looked into, filtered and written; a line of a dictionary takes 400 bytes and more."""
+    lines, path = [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)], tmp_path / "text"
+    random.Random(0).shuffle(lines)
+    path.write_text("\n".join(lines) + "\n")
+    keys = [line.split()[0] for line in lines]
+    del lines
+    tracemalloc.start()
+    table = Table.read(path)
+    held, _ = tracemalloc.get_traced_memory()
+    assert all(key in table for key in keys)
+    write_table(tmp_path / "out", having(table, table))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1.2 * path.stat().st_size and peak / len(keys) < FAR_BYTES
+    assert sorted(path.read_bytes().split(b"\n")[:-1]) == (tmp_path / "out").read_bytes().split(b"\n")[:-1]
