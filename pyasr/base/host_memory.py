@@ -1,13 +1,16 @@
-"""The main memory of this host, and what the control groups of this process leave of it, as Slurm and containers set them."""
+"""The main memory of this host, and what the control groups of this process, as Slurm and containers set them, and its own limits leave of
+it."""
 
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
 _NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
                     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
+_OWN_LIMITS = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}
 _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -24,6 +27,17 @@ def total_bytes() -> int | None:
 def free_in_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
     """What the limits of this process's control groups leave; None where there are no such groups."""
     return _in_groups(_left_in, root, own)
+
+
+def left_in_limits() -> float:
+    """What this process's own limits (`ulimit -v`, `ulimit -d`) leave; infinite where there are none, or nothing is known."""
+    limits = {field: resource.getrlimit(kind)[0] for kind, field in _OWN_LIMITS.items()}
+    try:
+        taken = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
+        left = [most - 1024 * int(taken[field].split()[0]) for field, most in limits.items() if most != resource.RLIM_INFINITY]
+        return min(left, default=math.inf)
+    except (OSError, ValueError, KeyError):
+        return math.inf  # harmless: no Linux
 
 
 def limit_of_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +23,13 @@ from pyasr.base.options import group, option
 from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
+from pyasr.feats.packed_tables import PackedTables, save_tables
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, read_transforms
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_numbers, read_table, read_utt2spk
 
 INPUT_FILE = "input.json"
+_MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read one after the other
 _MAKERS = {
     "feats.scp": "run steps/make_mfcc.py {} first",
     "utt2spk": "run utils/validate_data_dir.py {} first",
@@ -102,20 +105,40 @@ class FeatureReader:
 
     matrix      transform of all frames after splicing (LDA+MLLT), or None
     transforms  {speaker: matrix} applied after that (fMLLR), or None
+    tables      of utterances of `data`, in place of the files there; None: the files
     """
 
     def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None,
-                 transforms: dict[str, np.ndarray] | None = None):
+                 transforms: dict[str, np.ndarray] | None = None, tables: PackedTables | None = None):
         self.data, self.options, self.matrix, self.transforms = Path(data), options, matrix, transforms
+        self._reader = ArkReader()
+        self._normalisers: dict[str, tuple] = {}
+        if tables is None:
+            self._read_tables()
+        else:
+            self._table, self._utt2spk, self._cmvn = tables.places, tables.speakers, tables.cmvn
+            self.keys, self._num_frames, self._columns = tables.keys, tables.num_frames, tables.columns
+
+    def _read_tables(self) -> None:
+        """Those of the data directory."""
         self._table = read_scp(_existing(self.data / "feats.scp"))
         self.keys = list(self._table)
-        self._reader = ArkReader()
         self._num_frames: dict[str, int] | None = None
-        self._normalisers: dict[str, tuple] = {}
         self._utt2spk = read_utt2spk(_existing(self.data / "utt2spk"))
-        self._cmvn = {}
-        if options.cmvn == "speaker":
-            self._cmvn = read_scp(_existing(self.data / "cmvn.scp"))
+        self._cmvn = read_scp(_existing(self.data / "cmvn.scp")) if self.options.cmvn == "speaker" else {}
+
+    def save_tables(self, path: Path, keys: list[str], num_frames: Iterable[int], cmvn: str) -> None:
+        """Write what is known of the utterances `keys`, of these lengths, for `PackedTables`. An utterance without features is refused when
+        it is asked for.
+
+        cmvn  as in the options of those who will read them
+        """
+        statistics = read_scp(_existing(self.data / "cmvn.scp")) if cmvn == "speaker" else {}
+        save_tables(path, keys, self._table, self._utt2spk, num_frames, statistics, self._columns)
+
+    def has(self, utt: str) -> bool:
+        """Whether there are features of an utterance."""
+        return utt in self._table
 
     def speaker(self, utt: str) -> str:
         """The speaker of an utterance. Raises UserError where utt2spk lacks it."""
@@ -221,6 +244,8 @@ class FeatureReader:
 
     def _speaker_normaliser(self, speaker: str):
         if speaker not in self._normalisers:
+            if len(self._normalisers) == _MOST_NORMALISERS:
+                self._normalisers.clear()
             if speaker not in self._cmvn:
                 raise UserError(f"{self.data}/cmvn.scp: no statistics of speaker {speaker}; run steps/compute_cmvn.py {self.data}")
             stats = ArkReader().load(self._cmvn[speaker], np.float64)
@@ -237,9 +262,14 @@ def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None
     model_dir      input.json, and final.mat where the system has one
     transform_dir  its trans.JOB are applied to the speakers (fMLLR)
     """
-    path = Path(model_dir) / MATRIX_FILE
-    matrix = read_matrix(path) if path.exists() else None
+    matrix = matrix_of(model_dir)
     return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir))
+
+
+def matrix_of(model_dir: Path) -> np.ndarray | None:
+    """The transform of all frames (LDA+MLLT) in a model directory, where it has one."""
+    path = Path(model_dir) / MATRIX_FILE
+    return read_matrix(path) if path.exists() else None
 
 
 def _existing(table: Path) -> Path:

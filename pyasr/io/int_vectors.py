@@ -7,7 +7,7 @@ line's end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -59,11 +59,16 @@ def read_job_archives(directory: Path, stem: str = "ali", keys: Container[str] |
     vectors: dict[str, np.ndarray] = {}
     for path in job_archive_files(directory, stem):
         more = {key: vector for key, vector in read_int_vectors(path).items() if keys is None or key in keys}
-        twice = vectors.keys() & more.keys()
-        if twice:
-            raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
+        check_new(path, more, vectors)
         vectors |= more
     return vectors
+
+
+def check_new(path: Path, vectors: Mapping[str, object], earlier: Mapping[str, object]) -> None:
+    """Raise UserError where an utterance of the archive of a job was among those of `earlier` jobs."""
+    twice = vectors.keys() & earlier.keys()
+    if twice:
+        raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
 
 
 def job_archive_files(directory: Path, stem: str = "ali") -> list[Path]:

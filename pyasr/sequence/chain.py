@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.topology import NO_PDF, Entry, HmmState, Topology
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree, monophone_tree
-from pyasr.io.arrays import load_arrays, save_arrays
 
 FRAME_SUBSAMPLING_FACTOR = 3
 
@@ -62,23 +60,6 @@ def aligned_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray])
         for number, utt in enumerate(group):
             starts = segments.starts[firsts[number] : firsts[number + 1] + 1]
             yield utt, AlignedPhones(segments.phones[firsts[number] : firsts[number + 1]], starts - starts[0])
-
-
-def save_aligned_phones(path: Path, aligned: Mapping[str, AlignedPhones]) -> None:
-    """Write the phones of utterances to a file of arrays, atomically."""
-    none, numbers = np.zeros(0, np.int64), [len(one.phones) for one in aligned.values()]
-    save_arrays(path, keys=np.array(list(aligned), str), numbers=np.array(numbers, np.int64),
-                phones=np.concatenate([none, *(one.phones for one in aligned.values())]).astype(np.int32),
-                starts=np.concatenate([none, *(one.starts for one in aligned.values())]).astype(np.int64))
-
-
-def load_aligned_phones(path: Path) -> dict[str, AlignedPhones]:
-    """What `save_aligned_phones` wrote, in the same order."""
-    content = load_arrays(path, ("keys", "numbers", "phones", "starts"))
-    ends = np.cumsum(content["numbers"])
-    places = zip(content["keys"].tolist(), (ends - content["numbers"]).tolist(), ends.tolist())
-    return {key: AlignedPhones(content["phones"][begin:end], content["starts"][begin + number : end + number + 1])
-            for number, (key, begin, end) in enumerate(places)}
 
 
 def subsample(aligned: AlignedPhones, factor: int = FRAME_SUBSAMPLING_FACTOR) -> AlignedPhones | None:

@@ -5,30 +5,33 @@
     store = HypothesesStore(path)
     store["utt1"]
 
-Beside PATH, which is written last and says which utterances lie where, are PATH.arcs, int32 (num_arcs, 4): source, target, begin, length;
-PATH.costs, float32 (num_arcs,); PATH.tids, int32.
+Beside PATH, which is written last, are PATH.arcs, int32 (num_arcs, 4): source, target, begin, length; PATH.costs, float32 (num_arcs,);
+PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64 (num_utterances + 1, 2): the first arc and transition-id of each, and the ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base import durable
 from pyasr.base.left_out import LeftOutOptions, check_left_out
+from pyasr.base.output import atomic_write
 from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.decode.lattice_io import read_either
 from pyasr.hmm.phone_segments import check_decoded
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.packed_rows import StoredRows, save_rows
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
 OTHER_LENGTH = "the lattice has another number of frames than the alignment"
 _NUM_CHECKED = 100
+_KEYS, _BORDERS = "keys", "borders"
 _PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.dtype(np.int32)}
 
 
@@ -57,15 +60,23 @@ class HypothesesWriter:
             for part in _PARTS:
                 durable.sync(_part(self.path, part))
                 note_digest(_part(self.path, part), self._files[part])
-            save_arrays(self.path, keys=np.array(self.keys, str), borders=np.cumsum(self._sizes, 0))
+            save_rows(_part(self.path, _KEYS), self.keys)
+            with atomic_write(_part(self.path, _BORDERS), "wb") as file:
+                file.write(np.cumsum(self._sizes, 0, dtype=np.int64))
+            save_arrays(self.path, number=np.array(len(self.keys)))
 
 
 class HypothesesStore:
-    """What a writer wrote: `store[key]` is that utterance's."""
+    """What a writer wrote: `store[key]` is that utterance's.
 
-    def __init__(self, path: Path):
-        content = load_arrays(path)
-        self._index, self._borders = {key: i for i, key in enumerate(content["keys"].tolist())}, content["borders"].astype(np.int64)
+    wanted  utterances that will be asked for; None: all
+    """
+
+    def __init__(self, path: Path, wanted: Container[str] | None = None):
+        load_arrays(path, ("number",))
+        keys = enumerate(StoredRows(_part(path, _KEYS)))
+        self._index = {key: i for i, key in keys if wanted is None or key in wanted}
+        self._borders = map_numbers(_part(path, _BORDERS), np.int64).reshape(-1, 2)
         self._parts = {part: map_numbers(_part(path, part), dtype) for part, dtype in _PARTS.items()}
 
     def __len__(self) -> int:

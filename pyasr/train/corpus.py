@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import InputOptions
 from pyasr.parallel.comm import Comm
 from pyasr.train.chunks import Packing
 from pyasr.train.compact import make_code
@@ -20,6 +21,8 @@ from pyasr.train.frames import FrameStore
 from pyasr.train.options import StoreOptions
 from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.perturbing import PerturbOptions, make_warper
+from pyasr.train.rank_reader import rank_reader
+from pyasr.train.room import limit_of_frames, loading
 from pyasr.train.shard import Shard, global_normaliser
 from pyasr.train.soft_target_files import SoftTargetFiles
 from pyasr.train.stream import Frames, open_frames
@@ -59,7 +62,8 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
                 share: tuple[int, int] | None, seed: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
                 over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None,
-                draw: tuple[int, int] = ALL) -> Corpus:  # fmt: skip
+                draw: tuple[int, int] = ALL, directory: Path | None = None,
+                limit: Callable[..., int] = limit_of_frames) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 
     share       (k, n): the k-th of n parts of the training data; None: nothing of it
@@ -68,13 +72,14 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     over_time   a network that learns chunks; without one frames are spliced as `input` says
     soft        what a teacher says of training frames, which is learned instead of `targets`
     draw        (k, n): how much of its part this rank draws in an epoch, see `num_drawn`
+    directory   of the training, where the tables of `data` are packed for ranks; None: they are read as they are
+    limit       takes what `limit_of_frames` does
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
-    reader = FeatureReader(data, input.unspliced())
+    parts = targets.parts(share, comm.rank, comm.size)
+    reader = rank_reader(directory, data, input.unspliced(), targets, itertools.chain(*parts))
     code, packing = make_code(store.store_type, dtype), over_time.packing(input, reader.dim)
-    keys = targets.shard(*share, heldout=False) if share else []
-    training, heldout = (make_shard(reader, targets, part, packing, code)
-                         for part in (keys, targets.shard(comm.rank, comm.size, heldout=True)))  # fmt: skip
+    training, heldout = (make_shard(reader, targets, part, packing, code) for part in parts)
     check_frames(data, training.num_frames, comm)
     if soft and (own := soft.of(share)):
         training.learn_from(own)
@@ -83,9 +88,11 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
         shard.normalise_by(mean, inverse_std)
     if perturb.vtlp:
         training.warp_by(make_warper(data, input), perturb.vtlp, seed)
-    measured = heldout.store(np.arange(len(heldout.keys)), 0)
-    measured.move(device, dtype)
-    frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, draw)
+    most = limit(training, heldout, store, comm, device, directory)
+    with loading(training):
+        measured = heldout.store(np.arange(len(heldout.keys)), 0)
+        measured.move(device, dtype)
+        frames = open_frames(training, device, dtype, most, seed, comm.rank, draw)
     return Corpus(frames, measured, mean, inverse_std, packing)
 
 

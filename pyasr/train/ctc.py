@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 from torch import nn
 
-from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.acoustic import log_priors
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.nn.scales import ACOUSTIC_FACTOR
@@ -20,6 +21,7 @@ from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
 from pyasr.train.rank_job import make_job, write_model
+from pyasr.train.rank_reader import rank_reader
 from pyasr.train.shard import global_normaliser
 from pyasr.train.steps.ctc import CtcSpec
 from pyasr.train.targets import TARGETS_FILE, Targets
@@ -53,8 +55,9 @@ class Ctc(SequenceCriterion):
 def train_rank(spec: CtcSpec, comm: Comm) -> None:
     """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the units' priors."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
-    strategy, reader, seed = make_strategy(comm, options.mixing), FeatureReader(spec.data, spec.input), options.loop.train_seed
-    parts = targets.shard(*strategy.share, heldout=False) if strategy.share else [], targets.shard(comm.rank, comm.size, heldout=True)
+    strategy, seed = make_strategy(comm, options.mixing), options.loop.train_seed
+    parts = targets.parts(strategy.share, comm.rank, comm.size)
+    reader = rank_reader(spec.out, spec.data, spec.input, targets, itertools.chain(*parts))
     training, heldout = (PaddedUtterances(reader, targets, keys, options.learner, seed, comm.rank, draw)
                          for keys, draw in zip(parts, (strategy.draw, ALL)))  # fmt: skip
     check_frames(spec.data, training.num_frames, comm)

@@ -14,6 +14,7 @@ from pyasr.io.text import read_table
 from pyasr.lang.subwords import UNKNOWN_ID, Subwords
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.sequence.ctc import CtcSupervision
+from pyasr.train.rank_reader import FEATURES_FILE
 from pyasr.train.steps.ctc import CtcStep
 from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout
 
@@ -43,8 +44,10 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
     check_left_out(left_out, len(wanted), step.targets.missing, str(step.data), ", ".join(advice))
     keys = [key for key in units if key not in left_out]
     offsets = np.concatenate([[0], np.cumsum([len(units[key]) for key in keys])]).astype(np.int64)
-    heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.original, step.targets)
+    lengths = np.array([reader.num_frames(key) for key in keys])
+    heldout = choose_heldout(keys, lengths, reader.original, step.targets)
     flat = np.concatenate([units[key] for key in keys]).astype(np.int32)
+    reader.save_tables(out / FEATURES_FILE, keys, lengths, input.cmvn)
     Targets(keys, offsets, flat, heldout, len(subwords)).save(out / TARGETS_FILE)
 
 

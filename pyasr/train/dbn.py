@@ -41,7 +41,7 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
     targets = Targets.load(spec.out / UTTERANCES_FILE)
     strategy = make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, strategy.share, options.loop.train_seed,
-                         draw=strategy.draw)  # fmt: skip
+                         draw=strategy.draw, directory=spec.out)  # fmt: skip
     path = spec.out / DBN_FILE
     rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
     comm.barrier()

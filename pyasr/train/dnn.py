@@ -33,6 +33,7 @@ from pyasr.train.one_learner import OneLearner, save_one_learner
 from pyasr.train.options import SATURATING
 from pyasr.train.priors import decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
+from pyasr.train.room import limit_of_frames
 from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule
@@ -44,14 +45,15 @@ from pyasr.train.targets import TARGETS_FILE, Targets
 from pyasr.train.trainer import Trainer
 
 
-def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Trainer, make_shard: Callable[..., Shard] = Shard) -> None:
+def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Trainer, make_shard: Callable[..., Shard] = Shard,
+               limit: Callable[..., int] = limit_of_frames) -> None:  # fmt: skip
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
     soft = SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm) if options.teacher.teacher else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
-                         make_shard, options.over_time, soft, strategy.draw)  # fmt: skip
+                         make_shard, options.over_time, soft, strategy.draw, spec.out, limit)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip

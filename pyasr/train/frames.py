@@ -44,9 +44,11 @@ class FrameStore:
         self.frames = torch.empty(int(offsets[-1]), dim, dtype=self.code.stored, pin_memory=pinned)
         for begin, end, x in zip(offsets[:-1], offsets[1:], features, strict=True):
             self._put(int(begin), int(end), torch.from_numpy(x))
-        padding_before = np.arange(len(lengths)).repeat(lengths) * (left + right)
-        self._first_row = torch.from_numpy(np.arange(self.num_items) + padding_before).to(_index_type(len(self.frames)))
-        self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32))
+        number = np.int32 if _index_type(len(self.frames)) == torch.int32 else np.int64
+        first_row = (np.arange(len(lengths), dtype=number) * number(left + right)).repeat(lengths)
+        first_row += np.arange(self.num_items, dtype=number)
+        self._first_row = torch.from_numpy(first_row)
+        self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32, copy=False))
         self._window = torch.arange(left + 1 + right, dtype=torch.int32)
 
     @property

@@ -10,7 +10,7 @@ from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.nn.two_outputs import TwoOutputs
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
-from pyasr.sequence.chain import load_aligned_phones
+from pyasr.sequence.aligned_phones_file import load_aligned_phones
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.corpus import Corpus, open_corpus
@@ -27,7 +27,7 @@ def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy = make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
-                         options.perturb, over_time=options.over_time, draw=strategy.draw)  # fmt: skip
+                         options.perturb, over_time=options.over_time, draw=strategy.draw, directory=spec.out)  # fmt: skip
     criterion = make_criterion(spec, corpus.packing.subsampling)
     network = make_network(options, corpus, targets.num_pdfs, comm)
     learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(), criterion)

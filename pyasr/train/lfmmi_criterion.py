@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from pyasr.nn.two_outputs import TwoOutputs
+from pyasr.sequence.aligned_phones_file import PackedPhones
 from pyasr.sequence.chain import AlignedPhones, num_subsampled
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.sequence.lfmmi import lf_mmi_with_posteriors
@@ -40,10 +41,9 @@ class Numerators:
     aligned  the phones of all utterances, in the order in which their outputs are numbered
     """
 
-    def __init__(self, maker: SupervisionMaker, aligned: Mapping[str, AlignedPhones]):
-        self.maker, self.utterances = maker, list(aligned.items())
-        lengths = np.array([phones.num_frames for phones in aligned.values()], np.int64)
-        outputs = num_subsampled(lengths, maker.options.frame_subsampling_factor)
+    def __init__(self, maker: SupervisionMaker, aligned: PackedPhones | Mapping[str, AlignedPhones]):
+        self.maker, self.utterances = maker, aligned if isinstance(aligned, PackedPhones) else PackedPhones.of(aligned)
+        outputs = num_subsampled(self.utterances.lengths, maker.options.frame_subsampling_factor)
         self._first = np.cumsum(outputs) - outputs
         self._kept: dict[tuple[int, int], Supervision] = {}
 

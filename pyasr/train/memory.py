@@ -38,7 +38,7 @@ def try_out(job: Trainer) -> None:
     """Compute the gradient of this rank's largest minibatch, tell what that takes, and forget it. Every rank must call this. Raises
     UserError where memory is not enough for that."""
     device, needed = job.learner.flat.master.device, 0.0
-    sharing = _num_sharing(job.comm, device)
+    sharing = num_sharing(job.comm, device)
     with telling_what_to_lower(job), unchanged(job.learner):
         minibatch = job.training.largest(job.minibatch)
         if minibatch is not None:
@@ -120,7 +120,7 @@ def check_utterances_fit(job: Trainer) -> None:
         return
     learner, training = job.learner, job.training
     device = learner.flat.master.device
-    sharing, free = _num_sharing(job.comm, device), free_bytes(device)
+    sharing, free = num_sharing(job.comm, device), free_bytes(device)
     if not len(training.keys) or free is None:
         return
     order = np.argsort(training.lengths, kind="stable")
@@ -136,7 +136,7 @@ def check_utterances_fit(job: Trainer) -> None:
         _check_free(job, of_a_frame * training.most_frames(), free / sharing)
 
 
-def _num_sharing(comm: Comm, device: torch.device) -> int:
+def num_sharing(comm: Comm, device: torch.device) -> int:
     """Ranks that take their memory from where this one does."""
     return comm.split_by_host().size if device.type == "cpu" else 1
 

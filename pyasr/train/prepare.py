@@ -13,10 +13,11 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.int_vectors import read_job_archives
-from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
+from pyasr.train.alignment_spool import SPOOL_FILE, AlignmentSpool
+from pyasr.train.rank_reader import FEATURES_FILE
+from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, choose_heldout, join, save_targets
 
-_NUM_CHECKED = 100
+NUM_CHECKED = 100  # utterances, whether they are of the model
 
 
 @dataclass(frozen=True)
@@ -26,22 +27,27 @@ class TargetOptions(HeldoutOptions):
     max_missing: float = option(0.01, "greatest share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
 
 
-def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False) -> None:
-    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz.
+def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False,
+                    cmvn: str = "none") -> None:  # fmt: skip
+    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz and the ranks'
+    tables. No more than one archive of alignments is in memory at a time.
+
+    cmvn  as in the options of the ranks' input
 
     Raises UserError where they do not match, or nothing is held out and `needs_heldout`: the schedule goes by it.
     """
-    reader = FeatureReader(data, InputOptions(cmvn="none"))
-    alignments = read_job_archives(ali_dir)
-    keys = join(reader, alignments, options.max_missing, ali_dir)
-    transitions = read_transitions(ali_dir / "final.mdl")
-    read_tree(ali_dir / "tree", transitions)
-    offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)
-    check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, ali_dir)
-    heldout = choose_heldout(keys, np.diff(offsets), reader.original, options)
-    if needs_heldout and not heldout.any():
-        raise UserError(f"{data}: no utterance is held out, and this --schedule goes by them; raise --heldout-share or give another one")
-    Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / TARGETS_FILE)
+    reader, transitions = FeatureReader(data, InputOptions(cmvn="none")), read_transitions(ali_dir / "final.mdl")
+    with AlignmentSpool(ali_dir, transitions.tid2pdf, out / SPOOL_FILE) as spool:
+        keys = join(reader, spool.frames, options.max_missing, ali_dir)
+        read_tree(ali_dir / "tree", transitions)
+        spool.check(keys)
+        check_paths(spool.alignments(keys[:NUM_CHECKED]), transitions, ali_dir)
+        offsets = spool.offsets(keys)
+        heldout = choose_heldout(keys, np.diff(offsets), reader.original, options)
+        if needs_heldout and not heldout.any():
+            raise UserError(f"{data}: no utterance is held out, and this --schedule goes by them; raise --heldout-share or give another one")
+        reader.save_tables(out / FEATURES_FILE, keys, np.diff(offsets), cmvn)
+        save_targets(out / TARGETS_FILE, keys, offsets, spool.targets(keys), heldout, transitions.num_pdfs, counted=True)
 
 
 def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:

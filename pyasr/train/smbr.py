@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyasr.feats.inputs import open_features
+from pyasr.feats.inputs import InputOptions, matrix_of
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import AcousticModel, load_scorer
@@ -19,6 +19,7 @@ from pyasr.train.lattice_utterances import LatticeUtterances
 from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import seed_dropout
 from pyasr.train.rank_job import make_job, write_model
+from pyasr.train.rank_reader import rank_reader
 from pyasr.train.steps.smbr import HYPOTHESES_FILE, SmbrSpec
 from pyasr.train.targets import TARGETS_FILE, Targets
 
@@ -38,10 +39,11 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
 
 def open_utterances(spec: SmbrSpec, model: AcousticModel, strategy: Strategy) -> tuple[LatticeUtterances, LatticeUtterances]:
     """This rank's training and held-out utterances."""
-    share, comm = strategy.share, strategy.comm
-    references, store = Targets.load(spec.out / TARGETS_FILE), HypothesesStore(spec.out / HYPOTHESES_FILE)
-    reader, options = open_features(spec.data, spec.dnn_dir), spec.training
-    parts = references.shard(*share, heldout=False) if share else [], references.shard(comm.rank, comm.size, heldout=True)
+    comm, options, references = strategy.comm, spec.training, Targets.load(spec.out / TARGETS_FILE)
+    parts = references.parts(strategy.share, comm.rank, comm.size)
+    own = {*parts[0], *parts[1]}
+    store = HypothesesStore(spec.out / HYPOTHESES_FILE, own)
+    reader = rank_reader(spec.out, spec.data, InputOptions.load(spec.dnn_dir), references, own, matrix_of(spec.dnn_dir))
     found = [LatticeUtterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank, draw)
              for keys, draw in zip(parts, (strategy.draw, ALL))]  # fmt: skip
     check_frames(spec.data, found[0].num_frames, comm)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.comm import Comm
 from pyasr.train.options import TeacherOptions
+from pyasr.train.rank_reader import TEACHERS_FILE, rank_reader
 from pyasr.train.soft_targets import SoftTable, Teacher, entry_type
 from pyasr.train.targets import Targets
 
@@ -133,7 +135,6 @@ class SoftTargetFiles:
 
     def __init__(self, options: TeacherOptions, data: Path, targets: Targets, directory: Path, comm: Comm):
         self.options, self.data, self.targets, self.directory, self.comm = options, data, targets, directory, comm
-        self.lengths = dict(zip(targets.keys, np.diff(targets.offsets).tolist()))
         self.made_by = f"{fingerprint(options.teacher / MODEL_FILE)} {options.teacher_mass}"
 
     def of(self, share: tuple[int, int] | None) -> SoftTargetFile | None:
@@ -164,17 +165,18 @@ class SoftTargetFiles:
     def _complete(self, part: tuple[int, int]) -> SoftTargetFile | None:
         """The file of a part, if it has all utterances of it."""
         found, keys = self._open(self._path(part)), self.targets.shard(*part, heldout=False)
-        return found if found and found.keys == keys and found.lengths.tolist() == [self.lengths[key] for key in keys] else None
+        return found if found and found.keys == keys and np.array_equal(found.lengths, self._lengths(keys)) else None
 
     def _look(self, own: tuple[int, int], in_one: bool) -> None:
         """Write the file of this rank's part, unless it is complete, as far as others do not have it by what the teacher says. Every rank
         must call this."""
         if found := self._complete(own):
             return self._estimate(found.num_bytes.sum(), found.lengths.sum(), 0, in_one)
-        keys, teacher = self.targets.shard(*own, heldout=False), Teacher(self.options, self.data, self.targets.num_pdfs)
-        lengths = np.array([self.lengths[key] for key in keys], np.int64)
+        keys = self.targets.shard(*own, heldout=False)
+        reader_of = partial(rank_reader, self.directory, targets=self.targets, keys=keys, name=TEACHERS_FILE)
+        lengths, teacher = self._lengths(keys), Teacher(self.options, self.data, self.targets.num_pdfs, reader_of)
         with _Writer(self._path(own), self.made_by, keys) as writer:
-            known = self._places([path for path in sorted(self.directory.glob(_ALL)) if path != writer.path])
+            known = self._places([path for path in sorted(self.directory.glob(_ALL)) if path != writer.path], keys)
             tried = int(np.searchsorted(lengths.cumsum(), _TRIED_FRAMES)) + 1
             self._add(writer, tried, known, teacher)
             self._estimate(writer.num_bytes, lengths[:tried].sum(), lengths[tried:].sum(), in_one)
@@ -182,15 +184,20 @@ class SoftTargetFiles:
 
     def _join(self) -> None:
         """Write the file of all utterances, of those of all ranks."""
-        known = self._places([self._path((rank, self.comm.size)) for rank in range(self.comm.size)])
-        with _Writer(self._path((0, 1)), self.made_by, self.targets.shard(0, 1, heldout=False)) as writer:
+        keys = self.targets.shard(0, 1, heldout=False)
+        known = self._places([self._path((rank, self.comm.size)) for rank in range(self.comm.size)], keys)
+        with _Writer(self._path((0, 1)), self.made_by, keys) as writer:
             self._add(writer, len(writer.keys), known)
 
-    def _places(self, paths: list[Path]) -> dict[str, tuple[SoftTargetFile, int]]:
-        """Where which utterances lie in the complete ones of these files."""
-        files = [found for path in paths if (found := self._open(path))]
+    def _lengths(self, keys: list[str]) -> np.ndarray:
+        """Frames of utterances, int64."""
+        return np.array([len(self.targets.pdfs_of(key)) for key in keys], np.int64)
+
+    def _places(self, paths: list[Path], keys: list[str]) -> dict[str, tuple[SoftTargetFile, int]]:
+        """Where which of the utterances `keys` lie in the complete ones of these files."""
+        files, lengths = [found for path in paths if (found := self._open(path))], dict(zip(keys, self._lengths(keys).tolist()))
         found = ((file, number, key) for file in files for number, key in enumerate(file.keys))
-        return {key: (file, number) for file, number, key in found if self.lengths.get(key) == file.lengths[number]}
+        return {key: (file, number) for file, number, key in found if lengths.get(key) == file.lengths[number]}
 
     def _add(self, writer: _Writer, end: int, known: dict[str, tuple[SoftTargetFile, int]], teacher: Teacher | None = None) -> None:
         """Write all utterances up to number `end`."""

@@ -17,6 +17,7 @@ so that k_i / K differs from q_t(s_i) by at most 1 / K, and a sum of neighbours 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,12 +163,15 @@ def _keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor,
 
 
 class Teacher:
-    """Says what it thinks of the frames of utterances. Raises UserError where it has not `num_pdfs` pdfs."""
+    """Says what it thinks of the frames of utterances. Raises UserError where it has not `num_pdfs` pdfs.
 
-    def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int):
+    open_reader  makes a reader of a data directory with these options
+    """
+
+    def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int,
+                 open_reader: Callable[[Path, InputOptions], FeatureReader] = FeatureReader):  # fmt: skip
         self.model, self.mass, self.num_pdfs = load_model(options.teacher / MODEL_FILE), options.teacher_mass, num_pdfs
-        self.reader = FeatureReader(options.teacher_data or data, InputOptions.load(options.teacher))
-        self._known = set(self.reader.keys)
+        self.reader = open_reader(options.teacher_data or data, InputOptions.load(options.teacher))
         self.model.check_answers_on_all(options.teacher, "what is to be learned from it")
         if self.model.num_pdfs != num_pdfs:
             raise UserError(f"--teacher {options.teacher}: a network of {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
@@ -182,7 +186,7 @@ class Teacher:
 
     def _said(self, key: str, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """What `keep_mass` leaves of an utterance of so many frames."""
-        if key not in self._known:
+        if not self.reader.has(key):
             raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
         features = self.reader[key]
         check_numbers(features, key, self.reader.data)

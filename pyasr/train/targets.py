@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,12 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
-from pyasr.io.arrays import load_arrays, map_array, save_array, save_arrays
+from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.packed_rows import StoredRows, save_rows
+from pyasr.train.dealing import dealt_to
 
 TARGETS_FILE = "targets.npz"
 _BLOCK = 1 << 20
@@ -38,57 +41,110 @@ class Targets:
     pdfs      int32 (offsets[-1],)
     heldout   bool (len(keys),): not trained on
     num_pdfs  targets are 0 .. num_pdfs - 1
+
+    What `load` gives leaves names, offsets and pdfs on disk; of names it has in memory those that `shard` has returned.
     """
 
-    keys: list[str]
+    keys: Sequence[str]
     offsets: np.ndarray
     pdfs: np.ndarray
     heldout: np.ndarray
     num_pdfs: int
 
     def __post_init__(self):
-        self._index = {key: i for i, key in enumerate(self.keys)}
+        self._rows: dict[str, int] = {}
+        self._counts: np.ndarray | None = None
+
+    def row(self, key: str) -> int:
+        """The place of an utterance in `keys`. Raises KeyError for others."""
+        if key not in self._rows:
+            self._rows = {key: row for row, key in enumerate(self.keys)}
+        return self._rows[key]
 
     def pdfs_of(self, key: str) -> np.ndarray:
         """Pdfs of the frames of an utterance, int32 (T,): a view."""
-        i = self._index[key]
-        return self.pdfs[self.offsets[i] : self.offsets[i + 1]]
+        row = self.row(key)
+        return self.pdfs[self.offsets[row] : self.offsets[row + 1]]
 
     def counts(self) -> np.ndarray:
         """Frames of each pdf, held-out ones included, int64 (num_pdfs,)."""
+        if self._counts is not None:
+            return self._counts.copy()
         blocks = (self.pdfs[begin : begin + _BLOCK] for begin in range(0, len(self.pdfs), _BLOCK))
         return sum((np.bincount(block, minlength=self.num_pdfs) for block in blocks), np.zeros(self.num_pdfs, np.int64))
 
     def shard(self, rank: int, num_ranks: int, heldout: bool) -> list[str]:
         """The utterances of one rank: longest first, each to the rank that has the fewest frames so far."""
-        lengths = np.diff(self.offsets)
-        members = [i for i in np.argsort(-lengths, kind="stable") if self.heldout[i] == heldout]
-        load, mine = np.zeros(num_ranks, np.int64), []
-        for i in members:
-            target = int(load.argmin())
-            load[target] += lengths[i]
-            if target == rank:
-                mine.append(i)
-        return [self.keys[i] for i in sorted(mine)]
+        rows = np.flatnonzero(dealt_to(rank, num_ranks, self._lengths(), self.heldout == heldout))
+        keys = self.keys.take(rows) if isinstance(self.keys, StoredRows) else [self.keys[row] for row in rows]
+        self._rows.update(zip(keys, rows.tolist()))
+        return keys
+
+    def parts(self, share: tuple[int, int] | None, rank: int, num_ranks: int) -> tuple[list[str], list[str]]:
+        """The utterances that a rank trains on, the k-th of n parts for `share` (k, n) and none for None, and those that it measures."""
+        heldout = self.shard(rank, num_ranks, heldout=True)  # first: dealing out takes memory, which fewer names leave
+        return self.shard(*share, heldout=False) if share else [], heldout
+
+    def _lengths(self) -> np.ndarray:
+        """Frames of the utterances, int32."""
+        lengths = np.empty(len(self.keys), np.int32)  # an utterance has fewer than 2^31 frames
+        for begin in range(0, len(lengths), _BLOCK):
+            lengths[begin : begin + _BLOCK] = np.diff(self.offsets[begin : begin + _BLOCK + 1])
+        return lengths
 
     def save(self, path: Path) -> None:
-        """Write PATH and the pdfs beside it, for `load`."""
-        save_array(_pdfs_file(path), self.pdfs)
-        save_arrays(path, keys=np.array(self.keys), offsets=self.offsets, heldout=self.heldout, num_pdfs=self.num_pdfs)
+        """Write PATH, last, and what is large beside it, for `load`."""
+        save_targets(path, self.keys, self.offsets, [self.pdfs], self.heldout, self.num_pdfs)
 
     @staticmethod
     def load(path: Path) -> Targets:
-        """What `save` wrote; the pdfs stay on disk, where all ranks of a host share one copy."""
-        content, pdfs = load_arrays(path), map_array(_pdfs_file(path))
-        return Targets(content["keys"].tolist(), content["offsets"], pdfs, content["heldout"], int(content["num_pdfs"]))
+        """What `save` wrote. Names, offsets and pdfs stay on disk, where all ranks of a host share one copy."""
+        content = load_arrays(path, ("heldout", "num_pdfs"))
+        offsets, pdfs = map_numbers(_part(path, "offsets"), np.int64), map_numbers(_part(path, "pdfs"), np.int32)
+        targets = Targets(StoredRows(_part(path, "keys")), offsets, pdfs, content["heldout"], int(content["num_pdfs"]))
+        targets._counts = content.get("counts")
+        return targets
 
 
-def _pdfs_file(path: Path) -> Path:
-    return path.with_suffix(".pdfs.npy")
+def save_targets(path: Path, keys: Sequence[str], offsets: np.ndarray, pdfs: Iterable[np.ndarray], heldout: np.ndarray, num_pdfs: int,
+                 counted: bool = False) -> None:  # fmt: skip
+    """As `Targets.save`.
+
+    pdfs     int32, in pieces, one after the other
+    counted  whether to save `Targets.counts` too, so that no rank reads all pdfs for them
+    """
+    counts = np.zeros(num_pdfs if counted else 0, np.int64)
+    with atomic_write(_part(path, "pdfs"), "wb") as f:
+        for block in _blocks(pdfs):
+            f.write(np.ascontiguousarray(block, np.int32))
+            counts += np.bincount(block, minlength=num_pdfs) if counted else 0
+    with atomic_write(_part(path, "offsets"), "wb") as f:
+        f.write(np.ascontiguousarray(offsets, np.int64))
+    save_rows(_part(path, "keys"), keys)
+    save_arrays(path, heldout=heldout, num_pdfs=num_pdfs, **({"counts": counts} if counted else {}))
 
 
-def join(reader: FeatureReader, alignments: dict, max_missing: float, ali_dir: Path) -> list[str]:
+def _blocks(pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The same numbers in blocks of a million or more, but the last."""
+    block, size = [], 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            yield np.concatenate(block)
+            block, size = [], 0
+    if block:
+        yield np.concatenate(block)
+
+
+def _part(path: Path, name: str) -> Path:
+    return path.with_name(f"{path.name}.{name}")
+
+
+def join(reader: FeatureReader, alignments: Mapping[str, Sized], max_missing: float, ali_dir: Path) -> list[str]:
     """The utterances that have features and an alignment of the same length. Logs one table of what matches and what does not.
+
+    alignments  {utterance: something as long as its alignment}
 
     Raises UserError when more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
     """
@@ -152,17 +208,3 @@ def choose_heldout(keys: list[str], lengths: np.ndarray, original: Callable[[str
     kind = "speakers" if unit is speakers else "utterances"
     log.info(f"held out: {taken.sum()} {kind}, {int(total)} of {lengths.sum()} frames")
     return taken[member]
-
-
-def make_targets(keys: list[str], alignments: dict, tid2pdf: np.ndarray, ali_dir: Path) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, pdfs) of the utterances `keys`; `tid2pdf` is indexed by transition-id, index 0 unused.
-
-    Raises UserError for transition-ids that the model does not have.
-    """
-    offsets = np.concatenate([[0], np.cumsum([len(alignments[key]) for key in keys])]).astype(np.int64)
-    tids = np.concatenate([alignments[key] for key in keys])
-    wrong = tids[(tids < 1) | (tids >= len(tid2pdf))]
-    if len(wrong):
-        found = f"its alignments hold transition-id {wrong[0]}, final.mdl has 1 to {len(tid2pdf) - 1}"
-        raise UserError(f"{ali_dir}: {found}; they are of another model, align again")
-    return offsets, tid2pdf[tids].astype(np.int32)

@@ -35,6 +35,7 @@ from pyasr.train.checkpoints import random_state, set_random_state
 from pyasr.train.criterion import Diverged
 from pyasr.train.dnn import make_network, train_rank
 from pyasr.train.network_seeds import dropout_seed
+from pyasr.train.room import as_asked
 from pyasr.train.shard import Shard
 from pyasr.train.shared_shards import SharedShards
 from pyasr.train.steps.dnn import DnnTraining, TrainSpec
@@ -175,7 +176,7 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
-        train_rank(spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard)
+        train_rank(spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard, as_asked)
 
     diverged = None
     try:

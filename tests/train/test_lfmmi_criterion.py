@@ -9,7 +9,8 @@ from pyasr.base.errors import UserError
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.networks import network_from
 from pyasr.nn.two_outputs import TwoOutputs
-from pyasr.sequence.chain import AlignedPhones, load_aligned_phones, num_subsampled, output_numbers, save_aligned_phones
+from pyasr.sequence.aligned_phones_file import load_aligned_phones, save_aligned_phones
+from pyasr.sequence.chain import AlignedPhones, num_subsampled, output_numbers
 from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi_with_posteriors
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
@@ -179,7 +180,8 @@ def test_room_for_phones_is_where_there_is_a_numerator():
 def test_phones_on_disk(tmp_path):
     for aligned in (ALIGNED, {}):
         save_aligned_phones(tmp_path / "phones.npz", aligned)
-        found = load_aligned_phones(tmp_path / "phones.npz")
-        assert list(found) == list(aligned)
+        stored = load_aligned_phones(tmp_path / "phones.npz")
+        found = dict(iter(stored))
+        assert list(found) == list(aligned) and stored.lengths.tolist() == [one.num_frames for one in aligned.values()]
         for key, one in aligned.items():
             assert np.array_equal(found[key].phones, one.phones) and np.array_equal(found[key].starts, one.starts)

@@ -11,9 +11,10 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.text import read_table, write_table
+from pyasr.train.alignment_spool import AlignmentSpool
 from pyasr.train.prepare import TargetOptions, prepare_targets
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, join, make_targets
+from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, join
 
 LENGTHS = {f"{speaker}-{i}": 20 + i for speaker in "abcdefghij" for i in range(10)}
 
@@ -193,5 +194,26 @@ def test_more_ranks_than_utterances():
 
 
 def test_transition_id_zero_is_refused(tmp_path):
-    with pytest.raises(UserError, match="transition-id 0"):
-        make_targets(["u"], {"u": np.array([1, 0])}, np.array([-1, 0, 1]), tmp_path)
+    write_alignments(tmp_path, [{"u": [1, 0], "v": [1]}])
+    with AlignmentSpool(tmp_path, np.array([-1, 0, 1]), tmp_path / "spool") as spool:
+        spool.check(["v"])
+        with pytest.raises(UserError, match="transition-id 0"):
+            spool.check(["v", "u"])
+    assert not (tmp_path / "spool").exists()
+
+
+def write_alignments(path, archives):
+    """An alignment directory, without a model, of one job an archive."""
+    (path / "num_jobs").write_text(f"{len(archives)}\n")
+    for job, vectors in enumerate(archives, 1):
+        write_int_vectors(path / f"ali.{job}.gz", vectors)
+
+
+def test_the_order_of_archives_is_not_that_of_the_features(tmp_path):
+    """Empty alignments and archives are passed over."""
+    write_alignments(tmp_path, [{"d": [4, 4], "b": [2, 2, 2], "e": []}, {}, {"c": [3], "a": [1, 5]}])
+    with AlignmentSpool(tmp_path, np.arange(6) * 10, tmp_path / "spool") as spool:
+        assert {key: len(frames) for key, frames in spool.frames.items()} == {"d": 2, "b": 3, "e": 0, "c": 1, "a": 2}
+        assert spool.offsets(["a", "b", "d"]).tolist() == [0, 2, 5, 7]
+        assert [piece.tolist() for piece in spool.targets(["a", "b", "c", "d"])] == [[10, 50], [20, 20, 20], [30], [40, 40]]
+        assert {key: tids.tolist() for key, tids in spool.alignments(["a", "d"]).items()} == {"a": [1, 5], "d": [4, 4]}

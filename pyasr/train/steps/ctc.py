@@ -17,7 +17,8 @@ from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.options import LearnerOptions, LoopOptions
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import HeldoutOptions, trained_tables
+from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
+from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, trained_tables
 
 _LAYERS_SPLICE = never("the layers of the network splice")
 
@@ -75,11 +76,12 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     input = step.input.unspliced()
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
     with training_output(step, [*trained_tables(step.data, input), step.data / "text", step.network, *units]) as out:
-        from pyasr.train.ctc_targets import prepare  # imports torch: only when there is work to do
-
         (out / UNITS_DIR).mkdir(exist_ok=True)
         copy_inputs(units, out / UNITS_DIR)
         input.save(out)
         keep_origin(out, step.data)
-        prepare(step, input, out)
+        if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
+            from pyasr.train.ctc_targets import prepare  # imports torch: only when there is work to do
+
+            prepare(step, input, out)
         yield CtcSpec(step.data, step.network, out, input, step.training)

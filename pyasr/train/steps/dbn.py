@@ -16,7 +16,8 @@ from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.options import LoopOptions, MomentumOptions, RbmOptions, StoreOptions
 from pyasr.train.schedules import ScalingOptions
-from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout
+from pyasr.train.rank_reader import FEATURES_FILE
+from pyasr.train.targets import HeldoutOptions, choose_heldout, save_targets
 
 UTTERANCES_FILE = "utterances.npz"
 
@@ -56,8 +57,11 @@ class PretrainSpec:
     training: DbnTraining
 
 
-def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int) -> None:
-    """Choose the held-out set and write OUT/utterances.npz: targets of one pdf, for data that need no alignment."""
+def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int, cmvn: str = "none") -> None:
+    """Choose the held-out set and write OUT/utterances.npz, targets of one pdf, for data that need no alignment, and the ranks' tables.
+
+    cmvn  as in the options of the ranks' input
+    """
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     keys = [key for key in reader.keys if 0 < reader.num_frames(key) <= max_frames]
     if len(keys) < len(reader.keys):
@@ -67,4 +71,5 @@ def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frame
     lengths = np.array([reader.num_frames(key) for key in keys])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     held = choose_heldout(keys, lengths, reader.original, heldout)
-    Targets(keys, offsets, np.zeros(offsets[-1], np.int32), held, 1).save(out / UTTERANCES_FILE)
+    reader.save_tables(out / FEATURES_FILE, keys, lengths, cmvn)
+    save_targets(out / UTTERANCES_FILE, keys, offsets, (np.zeros(length, np.int32) for length in lengths), held, 1)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_set, unless_set
 from pyasr.base.options import argument, group, option, refuse_beside
-from pyasr.feats.inputs import INPUT_FILE, InputOptions, input_tables
+from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions, input_tables
 from pyasr.feats.origin import check_origin, keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_tree
@@ -27,8 +29,9 @@ from pyasr.train.options import (
 from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.prepare import TargetOptions, prepare_targets
+from pyasr.train.rank_reader import FEATURES_FILE, TEACHERS_FILE, are_prepared
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import trained_tables
+from pyasr.train.targets import TARGETS_FILE, Targets, trained_tables
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,19 @@ def staged_training(step: DnnStep) -> Iterator[TrainSpec]:
         copy_inputs([step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"], out)
         input.save(out)
         keep_origin(out, step.data)
-        prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
+        _prepare_tables(step, input, out)
         yield TrainSpec(step.data, out, input, step.training, step.dbn)
+
+
+def _prepare_tables(step: DnnStep, input: InputOptions, out: Path) -> None:
+    """What ranks find in OUT, unless an interrupted run has left it: targets, and tables of the features and of those of a teacher."""
+    teacher = step.training.teacher
+    if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
+        prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens, input.cmvn)
+    if teacher.teacher and not are_prepared(out / TARGETS_FILE, out / TEACHERS_FILE):
+        targets, theirs = Targets.load(out / TARGETS_FILE), InputOptions.load(teacher.teacher)
+        reader = FeatureReader(teacher.teacher_data or step.data, theirs)
+        reader.save_tables(out / TEACHERS_FILE, targets.keys, np.diff(targets.offsets), theirs.cmvn)
 
 
 def _inputs(step: DnnStep) -> list[Path]:

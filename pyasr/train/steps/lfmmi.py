@@ -17,11 +17,12 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
-from pyasr.io.int_vectors import job_archive_files, read_job_archives
+from pyasr.io.int_vectors import check_new, job_archive_files, read_int_vectors
 from pyasr.io.openfst import write_fst
 from pyasr.lang.lang_dir import LangDir
 from pyasr.parallel.strategies import MixingOptions
-from pyasr.sequence.chain import AlignedPhones, aligned_phones, output_numbers, save_aligned_phones
+from pyasr.sequence.aligned_phones_file import save_aligned_phones
+from pyasr.sequence.chain import AlignedPhones, aligned_phones, num_subsampled, output_numbers
 from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.options import LfMmiOptions
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
@@ -31,11 +32,13 @@ from pyasr.train.options import CombineOptions, LearnerOptions, LoopOptions, Sam
 from pyasr.train.over_time import ChunkOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.prepare import TargetOptions
+from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, trained_tables
+from pyasr.train.targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
 
 DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
 _TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
+_BLOCK = 1000  # utterances whose targets are made at once
 _NO_ROOM = "it has more phones than outputs, or too many at once"
 
 
@@ -102,7 +105,8 @@ def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
         check_factor(step, input)
         input.save(out)
         keep_origin(out, step.data)
-        prepare(step, out)
+        if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
+            prepare(step, out)
         yield LfMmiSpec(step.data, out, input, step.training)
 
 
@@ -147,14 +151,29 @@ def prepare(step: LfMmiStep, out: Path) -> None:
     lengths = np.array([one.num_frames for one in aligned.values()])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     heldout = choose_heldout(list(aligned), lengths, reader.original, step.targets)
-    Targets(list(aligned), offsets, output_numbers(lengths, factor), heldout, trans.num_pdfs).save(out / TARGETS_FILE)
+    reader.save_tables(out / FEATURES_FILE, list(aligned), lengths, step.input.cmvn)
+    save_targets(out / TARGETS_FILE, list(aligned), offsets, _numbers(lengths, factor), heldout, trans.num_pdfs)
+
+
+def _numbers(lengths: np.ndarray, factor: int) -> Iterator[np.ndarray]:
+    """As of `output_numbers`, in pieces of some utterances."""
+    first = 0
+    for begin in range(0, len(lengths), _BLOCK):
+        part = lengths[begin : begin + _BLOCK]
+        yield output_numbers(part, factor) + np.int32(first)
+        first += int(num_subsampled(part, factor).sum())
 
 
 def _that_fit(step: LfMmiStep, options: SupervisionOptions, reader: FeatureReader) -> dict[str, AlignedPhones]:
     """The phones of the utterances that have features and room for them; the others are named in the log."""
-    alignments = read_job_archives(step.ali_dir)
-    keys = join(reader, alignments, step.targets.max_missing, step.ali_dir)
-    aligned = dict(aligned_phones(read_transitions(step.ali_dir / MODEL), {key: alignments[key] for key in keys}))
-    left_out = {key: _NO_ROOM for key, one in aligned.items() if not options.have_room(one)}
+    aligned, frames, trans = {}, {}, read_transitions(step.ali_dir / MODEL)
+    for archive in job_archive_files(step.ali_dir):
+        vectors = read_int_vectors(archive)
+        check_new(archive, vectors, frames)
+        frames |= {key: range(len(vector)) for key, vector in vectors.items()}
+        matching = {key: vector for key, vector in vectors.items() if reader.has(key) and len(vector) == reader.num_frames(key)}
+        aligned |= dict(aligned_phones(trans, matching))
+    keys = join(reader, frames, step.targets.max_missing, step.ali_dir)
+    left_out = {key: _NO_ROOM for key in keys if not options.have_room(aligned[key])}
     check_left_out(left_out, len(keys), LeftOutOptions(step.targets.max_missing), str(step.ali_dir), "raise the tolerances")
-    return {key: one for key, one in aligned.items() if key not in left_out}
+    return {key: aligned[key] for key in keys if key not in left_out}

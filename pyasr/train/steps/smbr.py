@@ -20,20 +20,21 @@ from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.int_vectors import job_archive_files, read_job_archives
+from pyasr.io.int_vectors import job_archive_files
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.sequence.hypotheses_store import store_lattices
 from pyasr.sequence.lattice_criteria import CriterionOptions
+from pyasr.train.alignment_spool import SPOOL_FILE, AlignmentSpool
 from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.options import LearnerOptions, LoopOptions
-from pyasr.train.prepare import TargetOptions, check_paths
+from pyasr.train.prepare import NUM_CHECKED, TargetOptions, check_paths
+from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, make_targets, trained_tables
+from pyasr.train.targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
 
 HYPOTHESES_FILE = "hypotheses.npz"
-_NUM_CHECKED = 100
 _SAME_SCALE = 0.01  # relative difference of scales that makes none
 
 
@@ -90,7 +91,8 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
         copy_inputs([step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"], out)
         InputOptions.load(step.dnn_dir).save(out)
         keep_origin(out, step.data)
-        prepare(step, lattices, out)
+        if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
+            prepare(step, lattices, out)
         yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
 
 
@@ -131,15 +133,17 @@ def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
 
     Raises UserError where alignments, lattices, features and model do not match.
     """
-    reader, alignments = FeatureReader(step.data, InputOptions(cmvn="none")), read_job_archives(step.ali_dir)
-    transitions = same_transitions(step.ali_dir, step.dnn_dir)
-    keys = join(reader, alignments, step.targets.max_missing, step.ali_dir)
-    keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(alignments[key]), transitions,
-                          step.targets.max_missing)  # fmt: skip
-    offsets, tids = make_targets(keys, alignments, np.arange(transitions.num_tids + 1), step.ali_dir)
-    check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, step.ali_dir)
-    heldout = choose_heldout(keys, np.diff(offsets), reader.original, step.targets)
-    Targets(keys, offsets, tids, heldout, transitions.num_tids + 1).save(out / TARGETS_FILE)
+    reader, transitions = FeatureReader(step.data, InputOptions(cmvn="none")), same_transitions(step.ali_dir, step.dnn_dir)
+    with AlignmentSpool(step.ali_dir, np.arange(transitions.num_tids + 1), out / SPOOL_FILE) as spool:
+        keys = join(reader, spool.frames, step.targets.max_missing, step.ali_dir)
+        keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(spool.frames[key]), transitions,
+                              step.targets.max_missing)  # fmt: skip
+        spool.check(keys)
+        check_paths(spool.alignments(keys[:NUM_CHECKED]), transitions, step.ali_dir)
+        lengths = np.diff(spool.offsets(keys))
+        heldout = choose_heldout(keys, lengths, reader.original, step.targets)
+        reader.save_tables(out / FEATURES_FILE, keys, lengths, InputOptions.load(step.dnn_dir).cmvn)
+        save_targets(out / TARGETS_FILE, keys, spool.offsets(keys), spool.targets(keys), heldout, transitions.num_tids + 1)
 
 
 def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:

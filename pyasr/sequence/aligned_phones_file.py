@@ -1,0 +1,77 @@
+"""The phones in time of many utterances, on disk, where all ranks of a host share one copy in the system's memory.
+
+Beside PATH, which is written last, are PATH.keys (`pyasr.io.packed_rows`), PATH.phones, int32, PATH.starts, int64, PATH.begins, int64: the
+first phone of each utterance, and the end; and PATH.lengths, int64: the frames of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.output import atomic_write
+from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.packed_rows import StoredRows, save_rows
+from pyasr.sequence.chain import AlignedPhones
+
+_PARTS = {"phones": np.int32, "starts": np.int64, "begins": np.int64, "lengths": np.int64}
+
+
+class PackedPhones:
+    """The phones of utterances, by number.
+
+    names    the utterances
+    lengths  frames of each, int64
+    """
+
+    def __init__(self, names: Sequence[str], phones: np.ndarray, starts: np.ndarray, begins: np.ndarray, lengths: np.ndarray):
+        self.names, self.lengths, self._phones, self._starts, self._begins = names, lengths, phones, starts, begins
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, number: int) -> tuple[str, AlignedPhones]:
+        """An utterance and its phones."""
+        begin, end = self._begins[number : number + 2]
+        starts = self._starts[begin + number : end + number + 1]  # each has one more than phones
+        return self.names[number], AlignedPhones(self._phones[begin:end], starts)
+
+    def __iter__(self) -> Iterator[tuple[str, AlignedPhones]]:
+        return map(self.__getitem__, range(len(self)))
+
+    @staticmethod
+    def of(aligned: Mapping[str, AlignedPhones]) -> PackedPhones:
+        """In memory."""
+        numbers = np.array([len(one.phones) for one in aligned.values()], np.int64)
+        phones, starts = ([getattr(one, name) for one in aligned.values()] for name in ("phones", "starts"))
+        lengths = np.array([one.num_frames for one in aligned.values()], np.int64)
+        return PackedPhones(list(aligned), _joined(phones, np.int32), _joined(starts, np.int64), np.append(0, np.cumsum(numbers)), lengths)
+
+
+def save_aligned_phones(path: Path, aligned: Mapping[str, AlignedPhones]) -> None:
+    """Write the phones of utterances."""
+    numbers = [len(one.phones) for one in aligned.values()]
+    parts = {"phones": (one.phones for one in aligned.values()), "starts": (one.starts for one in aligned.values()),
+             "begins": [np.cumsum([0, *numbers])], "lengths": [np.array([one.num_frames for one in aligned.values()])]}  # fmt: skip
+    for name, arrays in parts.items():
+        with atomic_write(_part(path, name), "wb") as file:
+            for array in arrays:
+                file.write(np.ascontiguousarray(array, _PARTS[name]))
+    save_rows(_part(path, "keys"), aligned)
+    save_arrays(path, number=np.array(len(aligned)))
+
+
+def load_aligned_phones(path: Path) -> PackedPhones:
+    """What `save_aligned_phones` wrote, in the same order, on disk. Raises UserError where it is not there."""
+    load_arrays(path, ("number",))
+    return PackedPhones(StoredRows(_part(path, "keys")), *(map_numbers(_part(path, name), kind) for name, kind in _PARTS.items()))
+
+
+def _joined(arrays: list[np.ndarray], kind: type) -> np.ndarray:
+    return np.concatenate([np.zeros(0, kind), *arrays]).astype(kind)
+
+
+def _part(path: Path, name: str) -> Path:
+    return path.with_name(f"{path.name}.{name}")
