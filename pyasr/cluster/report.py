@@ -52,7 +52,7 @@ HINTS = [
 _KILLED = ("something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): "
            "{fewer_jobs}")
 HERE = {"fewer_jobs": "run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1'), see also 'dmesg'",
-        "fewer_ranks": "run fewer ranks, see also 'dmesg'"}
+        "fewer_ranks": "run fewer ranks or lower --max-store-mb, see also 'dmesg'"}
 ELSEWHERE = dict.fromkeys(HERE, "ask for more with --mem, in --cmd or its configuration")  # each job has what it asks a scheduler for
 
 

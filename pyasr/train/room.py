@@ -116,6 +116,16 @@ def as_asked(_training: Shard, _heldout: Shard, store: StoreOptions, *_) -> int:
     return _MB * store.max_store_mb
 
 
+def check_enough(needed: int, num_learners: int) -> None:
+    """Raise UserError where less memory than `needed` bytes is free for the frames of learners that share a process."""
+    free = host_memory.free_bytes()
+    free = min(math.inf if free is None else free, host_memory.left_in_limits())
+    if needed > free:
+        found = f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, {figure(free / _MB)} MB are free"
+        cure = f"give --max-store-mb {max(int(_SHARE * free / _MB / num_learners), 1)}, with which each learner streams its own"
+        raise UserError(f"{found}; {cure}, --store-type byte, or fewer learners")
+
+
 def _check_asked(room: Room, asked: int) -> None:
     if room.fits(asked, 1.0):
         return

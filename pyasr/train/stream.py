@@ -49,6 +49,10 @@ class Frames:
         """Frames of an epoch."""
         raise NotImplementedError
 
+    def what_to_lower(self) -> str:
+        """How the frames take less memory, for those who have too little."""
+        raise NotImplementedError
+
     def border(self, _epoch: int, begin: int) -> int:
         """Where an item begins, at most `begin` frames after the first of an epoch."""
         return begin - begin % self.item_frames
@@ -60,7 +64,7 @@ class Frames:
     def advice(self, minibatch: int) -> str:
         """What to lower if memory is too small for a minibatch."""
         chunk = ", --chunk" if self.item_frames > 1 else ""
-        return f"lower --minibatch (now {minibatch}){chunk} or --max-store-mb, or run fewer ranks on a host"
+        return f"lower --minibatch (now {minibatch}){chunk}, {self.what_to_lower()}, or run fewer ranks on a host"
 
 
 class ResidentFrames(Frames):
@@ -83,10 +87,17 @@ class ResidentFrames(Frames):
         """A store of at least so many frames, or of all."""
         return self.store
 
+    def what_to_lower(self) -> str:
+        """As of all frames."""
+        return f"give a --max-store-mb below the {figure(self._num_bytes() / 1e6)} MB of the frames, which are streamed from disk then"
+
+    def _num_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.store.tensors())
+
     def describe(self) -> str:
         """Where the frames are, for the log."""
         drawn = "" if self.draw == ALL else f", from which it draws {self.num_frames} of {self.store.num_frames} in each epoch"
-        return f"in {figure(sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6)} MB of memory{drawn}"
+        return f"in {figure(self._num_bytes() / 1e6)} MB of memory{drawn}"
 
 
 class StreamedFrames(Frames):
@@ -111,6 +122,10 @@ class StreamedFrames(Frames):
         block_mb = sum(sizes[members].sum() for members in blocks) / len(blocks) / 1e6
         drawn = "" if self.draw == ALL else f", {self.num_frames} drawn from {self.shard.num_frames}"
         return f"read anew in each epoch{drawn}, in {len(blocks)} blocks of {figure(block_mb)} MB"
+
+    def what_to_lower(self) -> str:
+        """As of all frames."""
+        return f"lower --max-store-mb{f' (now {self.max_bytes // 1_000_000})' if self.max_bytes else ''}"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The blocks of an epoch: indices of utterances."""

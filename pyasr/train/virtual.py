@@ -32,10 +32,11 @@ from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader
 from pyasr.parallel.simulator import ComputeTime, run_simulated
 from pyasr.train.checkpoints import random_state, set_random_state
+from pyasr.train.compact import make_code
 from pyasr.train.criterion import Diverged
 from pyasr.train.dnn import make_network, train_rank
 from pyasr.train.network_seeds import dropout_seed
-from pyasr.train.room import as_asked
+from pyasr.train.room import as_asked, check_enough
 from pyasr.train.shard import Shard
 from pyasr.train.shared_shards import SharedShards
 from pyasr.train.steps.dnn import DnnTraining, TrainSpec
@@ -46,6 +47,7 @@ from pyasr.train.trainer import Trainer
 from pyasr.train.verdict import NOT_A_NUMBER, guessing, verdict
 
 SIMULATION_FILE = "simulation.json"
+_MB = 1_000_000
 
 
 class OwnRandom:
@@ -172,6 +174,7 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time of an epoch as `epoch_s`, under `diverged` a sentence where it ended because numbers were not finite, else None, and the `verdict`
     on the model with what `guessing` comes to, None where nothing is held out.
     """
+    _check_room(spec, options.num_learners)
     courses = [Course() for _ in range(options.num_learners)]
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
@@ -212,9 +215,24 @@ def _result(courses: list[Course]) -> dict:
             "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing}}  # fmt: skip
 
 
+def _check_room(spec: TrainSpec, num_learners: int) -> None:
+    """Raise UserError where memory does not hold the frames of all learners: shared ones cannot be streamed."""
+    store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
+    code, packing = make_code(store.store_type, spec.training.learner.torch_dtype()), spec.training.over_time.packing(spec.input, dim)
+    sizes = packing.num_bytes(np.diff(targets.offsets), dim, code)
+    training, heldout = (int(sizes[targets.heldout == held].sum()) for held in (False, True))
+    limited = num_learners * _MB * store.max_store_mb
+    check_enough(heldout + (min(limited, num_learners * training) if limited else training), num_learners)
+
+
+def _feature_dim(spec: TrainSpec) -> int:
+    """Columns before splicing."""
+    return FeatureReader(spec.data, spec.input.unspliced()).dim
+
+
 def message_bytes(spec: TrainSpec) -> int:
     """Bytes of the parameters of the network that is to be trained, in float32."""
-    dim = FeatureReader(spec.data, spec.input.unspliced()).dim
+    dim = _feature_dim(spec)
     input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
     network = make_network(spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator())
     return 4 * sum(parameter.numel() for parameter in network.parameters())

@@ -34,7 +34,8 @@ job = training(SoloComm(), Path({directory!r}), store(200), options)
 job.run()
 """
 SENTENCE = (r"UserError: memory is not enough to learn from a minibatch of 8000 frames: {}; "
-            r"lower --minibatch \(now 8000\) or --max-store-mb, or run fewer ranks on a host")  # fmt: skip
+            r"lower --minibatch \(now 8000\), give a --max-store-mb below the 0.34 MB of the frames, which are streamed from disk then, "
+            r"or run fewer ranks on a host")  # fmt: skip
 VARIANTS = {
     "natural gradient, dropout, momentum": dict(dnn=dict(dropout=0.3), learner=dict(momentum=0.5)),
     "gradients are added over ranks": dict(mixing=dict(parallel="gradient")),
@@ -171,6 +172,11 @@ def test_later_failures_are_told_as_well(tmp_path):
         job.learner.step = raising(error)
         with pytest.raises(told, match="lower --minibatch" if told is UserError else "shapes do not fit"):
             job.run()
+
+
+def test_streamed_frames_have_a_limit_to_lower(tmp_path):
+    frames = streamed(shard(tmp_path / "data", 8), 3)
+    assert "lower --minibatch (now 16), lower --max-store-mb (now 0), or run" in training(SoloComm(), tmp_path / "out", frames).what_to_lower()
 
 
 def raising(error: Exception):

@@ -9,19 +9,22 @@ import numpy as np
 import pytest
 import torch
 from corpora import make_data
-from toy_jobs import CPU, NUM_PDFS, SEED, shard, warper
+from toy_jobs import CPU, NUM_PDFS, SEED, shard, warper, with_options
 
 from pyasr.base import host_memory
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
+from pyasr.train import virtual
 from pyasr.train.corpus import open_corpus
+from pyasr.train.dnn import TrainSpec
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.options import StoreOptions
 from pyasr.train.room import limit_of_frames
 from pyasr.train.shard import Shard
 from pyasr.train.stream import ResidentFrames, StreamedFrames
+from pyasr.train.targets import TARGETS_FILE
 
 MB = 1_000_000
 PROGRAM = """
@@ -126,6 +129,17 @@ def test_an_interrupted_training_goes_on_with_the_same_blocks(shards, tmp_path, 
     assert run_threads(2, lambda comm: limit(*shards, comm, tmp_path)) == [0, 0]
     told(monkeypatch, 10 * MB)
     assert run_threads(2, lambda comm: limit(*shards, comm, tmp_path)) == [3 * MB] * 2
+
+
+def test_virtual_learners_have_room_together(tmp_path, monkeypatch):
+    """Their frames are shared and cannot be streamed, which is told before any are read."""
+    targets = make_data(tmp_path / "data", {f"a-{i:02d}": 1000 for i in range(30)}, NUM_PDFS)
+    targets.save(tmp_path / TARGETS_FILE)
+    spec = TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), with_options())
+    told(monkeypatch, MB)
+    monkeypatch.setattr(virtual, "run_simulated", lambda *_: pytest.fail("it begins"))
+    with pytest.raises(UserError, match=r"the frames of 3 learners take 1.1 MB of memory, 1.0 MB are free; give --max-store-mb 1, with which"):
+        virtual.simulate(spec, virtual.VirtualOptions(num_learners=3))
 
 
 def test_streaming_by_itself_gives_the_frames_of_the_same_limit(tmp_path, monkeypatch):

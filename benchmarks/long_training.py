@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""A long training that streams its frames within a limit of memory, is killed, and goes on: what memory it takes, and how soon it learns again.
+
+Makes synthetic features, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to 8806 pdfs, in SCRATCH, where a corpus of
+the same size is used again; trains a network on ranks that may take --limit-gb each (RLIMIT_DATA, which the kernel enforces for every
+process of the step); kills all of it after --train-s seconds, and gives the same command again. Prints the peaks of the ranks' memory, and
+the seconds from the second command to the first report of new minibatches (60 are to be reached on an idle machine).
+
+Private memory is what RLIMIT_DATA counts (VmData); resident memory also has what ranks share: libraries, targets mapped from disk.
+
+Example:
+    benchmarks/long_training.py --hours 30 --train-s 120 /tmp/long
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, option
+from pyasr.base.places import remove_tree
+from pyasr.base.step import run_step
+from pyasr.hmm.topology import NO_PDF, HmmState, Topology
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import monophone_tree
+from pyasr.io.ark import ArkWriter
+from pyasr.io.int_vectors import write_int_vectors
+from pyasr.io.kaldi import KaldiWriter
+from pyasr.io.text import read_table, write_table
+
+STEP = Path(__file__).resolve().parents[1] / "steps/train_dnn.py"
+DIM, NUM_PDFS, STAY = 40, 8806, 8
+NUM_DIFFERENT = 500  # utterances; all others repeat them
+NUM_ARCHIVES, OF_SPEAKER = 32, 50
+FRAMES_OF_HOUR = 360_000
+MEMORY_FIELDS = ("VmHWM", "VmData")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    scratch: Path = argument("directory for corpus and training; the corpus is kept there")
+    hours: float = option(300.0, "speech in the corpus, in hours", minimum=0.1)
+    num_ranks: int = option(2, "MPI ranks", minimum=1)
+    limit_gb: float = option(3.0, "memory that a process may take", minimum=0.5)
+    train_s: int = option(600, "seconds until the training is killed", minimum=20)
+    hidden_layers: int = option(4, "of the network", minimum=1)
+    hidden_dim: int = option(1024, "of the network", minimum=1)
+    flags: str = option("", "further flags of steps/train_dnn.py, separated by blanks")
+
+
+@dataclass
+class Seen:
+    """What a run of the step has shown, seconds since its beginning.
+
+    peaks    greatest bytes of any rank, by field of /proc/PID/status
+    reports  when reports of new minibatches were first seen, and frames seen by then
+    """
+
+    peaks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMORY_FIELDS, 0))
+    reports: list[tuple[float, int]] = field(default_factory=list)
+
+
+def make_corpus(path: Path, hours: float) -> None:
+    """DATA, LANG and ALI_DIR in PATH; utterances of 200 to 630 frames."""
+    rng = np.random.default_rng(1)
+    for name in ("data", "ali", "lang"):
+        (path / name).mkdir(parents=True)
+    pdfs = [rng.integers(NUM_PDFS, size=length // STAY + 1).repeat(STAY)[:length] for length in rng.integers(200, 630, NUM_DIFFERENT)]
+    (path / "lang/phones.txt").write_text("<eps> 0\n", encoding="utf-8")
+    tids = write_model(path / "ali")
+    entries = compressed(path / "data", pdfs, rng)
+    num = int(hours * FRAMES_OF_HOUR / np.mean([len(one) for one in pdfs]))
+    names = [f"s{i // OF_SPEAKER:06d}-{i:08d}" for i in range(num)]
+    parts = np.array_split(np.arange(num), NUM_ARCHIVES)
+    table = dict(pair for job, part in enumerate(parts, 1) for pair in write_archive(path / f"data/raw.{job}.ark", names, part, entries))
+    for job, part in enumerate(parts, 1):
+        write_int_vectors(path / f"ali/ali.{job}.gz", {names[i]: tids[pdfs[i % NUM_DIFFERENT]] for i in part})
+    (path / "ali/num_jobs").write_text(f"{NUM_ARCHIVES}\n", encoding="utf-8")
+    write_table(path / "data/feats.scp", table)
+    write_table(path / "data/utt2spk", {name: name.partition("-")[0] for name in names})
+    write_table(path / "data/utt2num_frames", {name: len(pdfs[i % NUM_DIFFERENT]) for i, name in enumerate(names)})
+
+
+def write_model(path: Path) -> np.ndarray:
+    """A model of one-state phones, one for each pdf; returns a transition-id of each pdf that leaves the phone."""
+    phones = list(range(1, NUM_PDFS + 1))
+    tree = monophone_tree([[phone] for phone in phones], {phone: 1 for phone in phones})
+    entry = (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
+    transitions = TransitionModel.from_tree(Topology([entry], {phone: 0 for phone in phones}), tree)
+    with KaldiWriter(path / "final.mdl") as writer:
+        transitions.write(writer)
+    tree.write(path / "tree")
+    tids = np.zeros(NUM_PDFS, np.int32)
+    tids[transitions.tid2pdf[1:]] = np.arange(1, len(transitions.tid2pdf))  # the last one of each stays
+    return tids
+
+
+def compressed(path: Path, pdfs: list[np.ndarray], rng: np.random.Generator) -> list[bytes]:
+    """Features of utterances with these pdfs, as they stand in an archive: a point for each pdf, and noise."""
+    points = rng.standard_normal((NUM_PDFS, DIM)).astype(np.float32)
+    with ArkWriter(path / "different.ark", path / "different.scp", compress=True) as writer:
+        for number, one in enumerate(pdfs):
+            writer.write(f"{number:04d}", points[one] + rng.standard_normal((len(one), DIM)).astype(np.float32))
+    begins = [int(place.rpartition(":")[2]) for place in read_table(path / "different.scp").values()]
+    content = (path / "different.ark").read_bytes()
+    ends = [*(begin - len("0000 ") for begin in begins[1:]), len(content)]
+    return [content[begin:end] for begin, end in zip(begins, ends)]
+
+
+def write_archive(path: Path, names: list[str], members: np.ndarray, entries: list[bytes]) -> Iterator[tuple[str, str]]:
+    """Write the utterances `members`; gives (utterance, place) of each."""
+    with open(path, "wb") as file:
+        for i in members.tolist():
+            file.write(f"{names[i]} ".encode())
+            place = file.tell()
+            file.write(entries[i % len(entries)])
+            yield names[i], f"{path}:{place}"
+
+
+def command(options: Benchmark, corpus: Path, out: Path) -> list[str]:
+    """The step. It reports as often as it mixes, and has saved when it is killed."""
+    flags = {"num-ranks": options.num_ranks, "cmvn": "none", "hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim,
+             "learning-rate": 0.01, "period-frames": 2048, "log-frames": 1, "checkpoint-minutes": options.train_s / 60 / 6, "device": "cpu"}  # fmt: skip
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, str(STEP), *words, *options.flags.split(), *(str(corpus / name) for name in ("data", "lang", "ali")), str(out)]
+
+
+def run(options: Benchmark, words: list[str], out: Path, seconds: float, reports: int) -> Seen:
+    """Give the command and look on until it has run so long and has reported so often, then kill all of it.
+
+    Raises UserError where the step ends before.
+    """
+    most, seen, begin = int(options.limit_gb * 1e9), Seen(), time.monotonic()
+    before = frames_reported(out)
+    with open(options.scratch / "step.log", "ab") as log:
+        step = subprocess.Popen(words, stdout=log, stderr=log, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+    try:
+        while time.monotonic() - begin < seconds or len(seen.reports) < reports:
+            time.sleep(0.2)
+            if step.poll() is not None:
+                raise UserError(f"{words[1]} ended with status {step.returncode} after {time.monotonic() - begin:.0f} s; "
+                                f"see {options.scratch}/step.log")  # fmt: skip
+            look(step.pid, out, before, time.monotonic() - begin, seen)
+    finally:
+        for pid in reversed(family(step.pid)):
+            end(pid)
+        step.wait()
+    return seen
+
+
+def look(pid: int, out: Path, before: int, now: float, seen: Seen) -> None:
+    """Add what there is to be seen."""
+    for one in family(pid):
+        if b"pyasr.parallel.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(Path(f"/proc/{one}/cmdline")):
+            lines = dict(line.split(":", 1) for line in read(Path(f"/proc/{one}/status")).decode().splitlines())
+            seen.peaks = {name: max(seen.peaks[name], 1024 * int(lines.get(name, "0").split()[0])) for name in MEMORY_FIELDS}
+    frames = frames_reported(out)
+    if frames > (seen.reports[-1][1] if seen.reports else resumed_at(out, before)):
+        seen.reports.append((now, frames))
+
+
+def frames_reported(out: Path) -> int:
+    """By the last whole line of the metrics."""
+    lines = read(out / "metrics.jsonl").split(b"\n")[:-1]
+    return int(json.loads(lines[-1])["frames"]) if lines else 0
+
+
+def resumed_at(out: Path, before: int) -> int:
+    """Frames seen by the checkpoint from which the training goes on, `before` as long as it has not told."""
+    told = read(out / "log/train.log").decode().rpartition("resuming at ")[2].split()
+    return int(told[0]) if before and told and told[0].isdecimal() else before
+
+
+def read(path: Path) -> bytes:
+    """Nothing of a file that is not there, or of a process that has ended."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that have come from it."""
+    found = [pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").glob("*/children"):
+            found += map(int, read(task).split())
+    return found
+
+
+def end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended with another
+
+
+def main(options: Benchmark) -> None:
+    corpus, out = options.scratch / f"{options.hours:g}h", options.scratch / "dnn"
+    scratch = out.with_name(f"{out.name}.tmp")
+    if not (corpus / "data/utt2num_frames").exists():
+        make_corpus(corpus, options.hours)
+    if scratch.exists():
+        remove_tree(scratch)
+    words = command(options, corpus, out)
+    for name, seconds, reports, limit in (("trained, then killed", options.train_s, 5, ""), ("gone on with", 0, 1, "60 s")):
+        seen = run(options, words, scratch, seconds, reports)
+        first, frames = seen.reports[0]
+        peaks = "".join(f"{peak / 1e9:>8.2f} GB" for peak in seen.peaks.values())
+        print(f"{name:<24}{first:>8.1f} s to the first report (to reach: {limit or 'any'}), {seen.reports[-1][1]:>10} frames, "
+              f"peaks of a rank: resident, private{peaks} of {options.limit_gb:g}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)
