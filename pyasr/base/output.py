@@ -329,11 +329,11 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
     changed = differences(before["options"], started["options"]) if before else []
     if changed and precious and not force and any(path.relative_to(scratch).match(precious) for path in files_below(scratch)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
-        raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
+        raise UserError(f"{scratch}: {found}; give those options to resume it, or --force to start again")
     if changed:
-        print(f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); beginning anew", flush=True)
+        print(f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); its files are discarded", flush=True)
     elif before and (stale := _stale(before["inputs"], started["inputs"])):
-        print(f"{scratch}: {', '.join(stale[:_MOST_NAMED])} changed since an interrupted run; beginning anew", flush=True)
+        print(f"{scratch}: {', '.join(stale[:_MOST_NAMED])} changed since an interrupted run; its files are discarded", flush=True)
     _forget(scratch)
     _empty(scratch, STARTED)
     (scratch / "log").mkdir()

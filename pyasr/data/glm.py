@@ -98,7 +98,7 @@ def ascii_upper(text: str) -> str:
 
 
 def read_glm(path: Path) -> Glm:
-    """The rules for stm and ctm. Raises UserError with file and line for a malformed rule."""
+    """The rules for stm and ctm. Raises UserError with file and line for a malformed rule, and for a file without rules."""
     lines = _lines(path)
     header = dict(_header(path, lines))
     form = header.get("format", "NIST1")
@@ -107,6 +107,8 @@ def read_glm(path: Path) -> Glm:
     case_sensitive, copies = (_is_true(header.get(name, "T")) for name in ("case_sensitive", "copy_no_hit"))
     reference, hypothesis = (RuleSet(tuple(_rules(path, lines, kinds)), case_sensitive, copies)
                              for kinds in (("stm", "ref"), ("ctm", "hyp")))
+    if not (reference.rules or hypothesis.rules):
+        raise UserError(f"{path}: no rules; a rule is {_FORM}")
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
     return Glm(f"{'_'.join(header.get('name', path.resolve().name).split())}@{digest}", reference, hypothesis)
 

@@ -35,7 +35,7 @@ def test_resume_keeps_a_matching_run_only(place, capsys):
     interrupted({"a": 1})
     (place / "in").write_text("changed")
     assert not finds_checkpoint({"a": 1}, resume=True)
-    assert f"out.tmp: {place / 'in'} changed since an interrupted run; beginning anew" in capsys.readouterr().out
+    assert f"out.tmp: {place / 'in'} changed since an interrupted run; its files are discarded" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("precious", ["", "checkpoint"])
@@ -117,7 +117,7 @@ def test_options_of_another_step_are_not_listed(place, capsys):
     for options in ({"fbank": {"num_mel_bins": 40, "pitch": {"delay": 0}}}, {"mfcc": {"num_ceps": 13}}):
         with pytest.raises(KeyboardInterrupt), stage_output(place / "out", options, []):
             raise KeyboardInterrupt
-    told = "an interrupted run had other options (fbank: its options -> None; mfcc: None -> its options); beginning anew"
+    told = "an interrupted run had other options (fbank: its options -> None; mfcc: None -> its options); its files are discarded"
     assert capsys.readouterr().out == f"{place}/out.tmp: {told}\n"
 
 
@@ -132,9 +132,9 @@ def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(res
     (place / "other").write_text("input")
     interrupted("in", place / "in")
     scratch = f"{place}/out.tmp"
-    assert interrupted("other", place / "other") == f"{scratch}: an interrupted run had other options (a: in -> other); beginning anew\n"
+    assert interrupted("other", place / "other") == f"{scratch}: an interrupted run had other options (a: in -> other); its files are discarded\n"
     (place / "other").write_text("changed")
-    assert interrupted("other", place / "other") == f"{scratch}: {place}/other changed since an interrupted run; beginning anew\n"
+    assert interrupted("other", place / "other") == f"{scratch}: {place}/other changed since an interrupted run; its files are discarded\n"
 
 
 def test_a_run_is_gone_on_with_by_other_names_of_the_same_paths(place, capsys, monkeypatch):

@@ -67,6 +67,7 @@ def test_header(tmp_path):
     ("* desc no quotes", "glm:7: '* desc no quotes' has no value in quotes"),
     ("* format = 'NIST2'", "glm: format 'NIST2' is unknown"),
     (";; INPUT_DEPENDENT_APPLICATION = \"(ctm\"", "glm:7: '(ctm' is not a regular expression"),
+    (";; A => B", "glm: no rules; a rule is 'A => B / [ ] __ [ ]'"),
 ])
 def test_broken_rules(rule, message, tmp_path):
     with pytest.raises(UserError, match=re.escape(message)):
