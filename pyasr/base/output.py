@@ -101,7 +101,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
         return
     changed = differences(complete(done["options"]), options)
     if changed:
-        raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to make it anew, or another output name")
+        raise UserError(f"{out} exists with other options ({'; '.join(changed)}); to make it again, remove it or give this step --force")
     stale = _stale(done["inputs"], inputs)
     damaged = changed_files(out, done)
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
@@ -110,7 +110,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     keep_changed(out, damaged)
     what = [*stale, *(str(out / name) for name in damaged), *lost]
     reason = f"{', '.join(what[:_MOST_NAMED])} changed" if what else outdated
-    print(f"{out} is out of date: {reason}; making it anew", flush=True)
+    print(f"{out} is out of date: {reason}; making it again", flush=True)
 
 
 def _refuse_to_replace(path: Path) -> None:

@@ -138,7 +138,7 @@ def _check_stages(values: dict[str, str]) -> None:
 
 def _value_of(variable: Variable, rest: list[str]) -> str:
     """The word after an option; a true/false option may stand alone."""
-    if variable.kind == "true or false" and (not rest or rest[0] not in ("true", "false")):
+    if variable.kind == "true or false" and (not rest or rest[0].startswith("-")):
         return "true"
     if not rest or rest[0].startswith("--"):
         raise UserError(f"--{variable.flag}: a value is missing after it")

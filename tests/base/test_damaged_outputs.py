@@ -36,7 +36,7 @@ def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_p
     damage(result)
     left = result.read_text() if result.exists() else None
     make(tmp_path / "out")
-    assert result.read_text() == "made" and f"out of date: {result} changed; making it anew" in capsys.readouterr().out
+    assert result.read_text() == "made" and f"out of date: {result} changed; making it again" in capsys.readouterr().out
     kept = tmp_path / ".out.changed" / "part" / "result"
     assert (kept.read_text() if kept.exists() else None) == left
 

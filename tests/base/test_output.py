@@ -69,7 +69,7 @@ def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
 
 def test_other_options_are_refused_unless_forced(place):
     make(place)
-    with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); give --force"):
+    with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); to make it again, remove it or give this step --force"):
         make(place, options={"a": 2})
     assert content_of(place) == "made"
     make(place, "forced", options={"a": 2}, force=True)

@@ -182,6 +182,7 @@ def test_good_options(words, line, recipe):
     (["--ranks=-1"], "--ranks: -1 is too small; give 1 or more"),
     (["--rate", "fast"], "--rate: 'fast' is not a number"),
     (["--quick=maybe"], "--quick: 'maybe' is not true or false"),
+    (["--quick", "yes"], "--quick: 'yes' is not true or false"),
     (["--nmu", "3"], "--nmu: no such option; did you mean --num?"),
     (["--zzz"], "--zzz: no such option; see --help"),
     (["three"], "three: a recipe takes options only, which begin with two dashes; see --help"),

@@ -138,13 +138,13 @@ def prepare(tmp_path, monkeypatch, capsys):
 def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
     assert "up to date" not in prepare("--nj", 2)
     assert prepare("--nj", 4).count("is up to date") == 3  # audio, train, test
-    with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; give --force"):
+    with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; to make it again, remove it"):
         prepare("--numbers", "drop")
 
 
 def test_force_makes_audio_and_tables_of_another_format(prepare, tmp_path, monkeypatch):
     prepare()
-    with pytest.raises(UserError, match="audio exists with other options .audio_format: wav -> flac.; give --force"):
+    with pytest.raises(UserError, match="audio exists with other options .audio_format: wav -> flac.; to make it again, remove it"):
         prepare("--audio-format", "flac")
     monkeypatch.setitem(step._state, "force", True)
     prepare("--audio-format", "flac")
