@@ -35,19 +35,30 @@ def add_deltas(features: np.ndarray, order: int = 2) -> np.ndarray:
         return np.tile(features, (1, order + 1))
     num_frames, dim = features.shape
     reach = order * DELTA_WINDOW
-    padded = np.concatenate([features[:1].repeat(reach, 0), features, features[-1:].repeat(reach, 0)])
-    out = np.zeros((num_frames, (order + 1) * dim), np.float32)
+    padded = _padded(features, reach, reach)
+    out = np.empty((num_frames, order + 1, dim), np.float32)
     for k, taps in enumerate(delta_filters(order)):
-        target = out[:, k * dim : (k + 1) * dim]
-        for offset, tap in enumerate(taps, reach - len(taps) // 2):
-            if tap:
-                target += tap * padded[offset : offset + num_frames]
-    return out
+        out[:, k] = _filtered(padded, taps, reach - len(taps) // 2, num_frames * dim, dim).reshape(num_frames, dim)
+    return out.reshape(num_frames, -1)
+
+
+def _padded(features: np.ndarray, left: int, right: int) -> np.ndarray:
+    """The frames (T, D), the first repeated `left` times before them and the last `right` times after them, one after the other."""
+    return np.concatenate([features[:1].repeat(left, 0), features, features[-1:].repeat(right, 0)]).reshape(-1)
+
+
+def _filtered(padded: np.ndarray, taps: np.ndarray, first: int, size: int, dim: int) -> np.ndarray:
+    """The sum of taps[i] times the `size` numbers from frame `first` + i of `padded` on, float32."""
+    total, term = np.zeros(size, np.float32), np.empty(size, padded.dtype)
+    for frame, tap in enumerate(taps, first):
+        if tap:
+            total += np.multiply(padded[frame * dim : frame * dim + size], tap, out=term)
+    return total
 
 
 def splice(features: np.ndarray, left: int, right: int) -> np.ndarray:
     """(T, D) to (T, (left + 1 + right) D): frames t - left .. t + right side by side."""
-    if left == right == 0 or len(features) == 0:
-        return np.tile(features, (1, left + 1 + right))
-    index = np.arange(len(features))[:, None] + np.arange(-left, right + 1)
-    return features[index.clip(0, len(features) - 1)].reshape(len(features), -1)
+    width, dim = left + 1 + right, features.shape[1]
+    if width == 1 or len(features) == 0:
+        return np.tile(features, (1, width))
+    return np.lib.stride_tricks.sliding_window_view(_padded(features, left, right), width * dim)[::dim].copy()
