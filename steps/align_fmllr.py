@@ -18,22 +18,25 @@ from pyasr.cluster.jobs import run_ranks
 from pyasr.data.datadir import check_split
 from pyasr.hmm.align import AlignStep, complete_ali_dir
 from pyasr.hmm.align_fmllr import AlignFmllrSpec
+from pyasr.hmm.align_report import check_failed
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.shard import check_failed
+from pyasr.hmm.store import StoreOptions
 from pyasr.hmm.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
 class AlignFmllr(AlignStep):
     fmllr: FmllrOptions = group(FmllrOptions)
+    store: StoreOptions = group(StoreOptions)
 
 
 def main(options: AlignFmllr) -> None:
     check_split(options.data, options.jobs.nj)
     inputs = [*input_files(options.data, options.lang, options.model_dir), options.lang / "phones/silence.int"]
     with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
-        spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr)
+        spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr,
+                              options.store)
         run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
         complete_ali_dir(options, out)

@@ -10,21 +10,31 @@ Example:
     steps/align_si.py --nj 4 data/train data/lang exp/mono exp/mono_ali
 """
 
+from dataclasses import dataclass
+
+from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports
 from pyasr.hmm.gmm_dir import input_files
+from pyasr.hmm.store import StoreOptions
 
 
-def main(options: AlignStep) -> None:
+@dataclass(frozen=True)
+class AlignSi(AlignStep):
+    store: StoreOptions = group(StoreOptions)
+
+
+def main(options: AlignSi) -> None:
     num_jobs = options.jobs.nj
     inputs = input_files(options.data, options.lang, options.model_dir)
     with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
-        spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
+        spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence,
+                         options.store)
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 
 
 if __name__ == "__main__":
-    run_step(AlignStep, main, __doc__)
+    run_step(AlignSi, main, __doc__)

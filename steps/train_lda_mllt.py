@@ -15,8 +15,8 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.align_report import check_failed
 from pyasr.hmm.model_size import report_gaussians, report_leaves
-from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
 from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
@@ -33,7 +33,7 @@ class TrainLdaMllt(TriphoneStep):
 def main(options: TrainLdaMllt) -> None:
     options.check()
     options.lda.check()
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",),
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing", "store"),
                    check=options.check_inputs) as out:
         spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)

@@ -19,10 +19,11 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.align_report import MOST_MISSING, check_failed
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model_size import report_gaussians
-from pyasr.hmm.shard import MOST_MISSING, check_failed
+from pyasr.hmm.store import StoreOptions
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
 from pyasr.hmm.transcripts import check_transcripts
@@ -39,6 +40,7 @@ class TrainMono:
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, deltas=2)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    store: StoreOptions = group(StoreOptions)
     jobs: JobOptions = group(JobOptions)
 
 
@@ -46,9 +48,9 @@ def main(options: TrainMono) -> None:
     check_split(options.data, options.jobs.nj)
     options.schedule.check()
     inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/sets.int"]
-    with output_of(options, options.dir, inputs, resume=True, may_change=("missing",),
+    with output_of(options, options.dir, inputs, resume=True, may_change=("missing", "store"),
                    check=lambda: check_transcripts(options.data, options.lang)) as out:
-        train = TrainOptions(options.schedule, options.align, options.update, options.missing)
+        train = TrainOptions(options.schedule, options.align, options.update, options.missing, options.store)
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)

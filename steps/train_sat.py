@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
-from pyasr.feats.inputs import InputOptions
 from pyasr.feats.fit import check_features
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.align_report import check_failed
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model_size import report_gaussians, report_leaves
-from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_sat import SatOptions, SatSpec
 from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
@@ -45,7 +45,7 @@ class TrainSat(TriphoneStep):
 def main(options: TrainSat) -> None:
     options.check()
     options.sat.check()
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",),
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing", "store"),
                    check=options.check_inputs) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)

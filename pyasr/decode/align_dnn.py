@@ -13,9 +13,9 @@ from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.hmm.align import AlignSpec
+from pyasr.hmm.align_report import NO_PATH, AlignReport
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
 from pyasr.hmm.model import MODEL, read_transitions, read_tree
-from pyasr.hmm.shard import NO_PATH, AlignReport
 from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
 from pyasr.hmm.transcripts import read_words
 from pyasr.hmm.transitions import TransitionModel

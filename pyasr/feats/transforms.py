@@ -5,6 +5,7 @@ A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  wit
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 import numpy as np
@@ -76,11 +77,14 @@ def write_transforms(path: Path, transforms: dict[str, np.ndarray]) -> None:
     write_ark(path, {key: np.asarray(transforms[key], np.float32) for key in sorted(transforms)})
 
 
-def read_transforms(directory: Path) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of `transform_files`. A speaker whose utterances were divided among jobs is in several archives."""
+def read_transforms(directory: Path, speakers: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """{speaker: matrix} of `transform_files`, or of `speakers` only. A speaker whose utterances were divided among jobs is in several
+    archives."""
     found: dict[str, np.ndarray] = {}
     for path in transform_files(directory):
         for speaker, matrix in read_transform_archive(path).items():
+            if speakers is not None and speaker not in speakers:
+                continue
             if speaker in found and not np.array_equal(found[speaker], matrix):
                 raise UserError(f"{path}: another transform of speaker {speaker} than in the archive of an earlier job; make them again")
             found[speaker] = matrix

@@ -12,46 +12,45 @@ from pyasr.data.datadir import DataDir
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import apply_transform
 from pyasr.hmm.shard import Shard
+from pyasr.hmm.store import StoreOptions
 from pyasr.lang.lang_dir import LangDir
 
 
 class AdaptableShard(Shard):
-    """A `Shard` that keeps the features `base` (T, D0) as they are before deltas, splicing and transforms: `feats` are made of these.
+    """A `Shard` whose reader gives features before deltas, splicing and transforms.
 
     extend        InputOptions: deltas and splicing
     speakers      {utterance: speaker}
     all_speakers  those of the whole data directory, also where none of their utterances can be used
+    extended_dim  columns of the features before transforms
     """
 
     def prepare(self, extend: InputOptions, speakers: dict[str, str], all_speakers: set[str]) -> AdaptableShard:
-        """Take the features that were loaded as `base`; `feats` stay empty until `transform`."""
+        """Set what is done to the features; they can be had after `transform`."""
         self.extend, self.speakers, self.all_speakers = extend, speakers, all_speakers
-        self.base, self.feats = self.feats, np.zeros((len(self.feats), 0), np.float32)
+        self.extended_dim = extend.dim(self.reader.dim)
         return self
-
-    @property
-    def extended_dim(self) -> int:
-        """Columns of the features before transforms."""
-        return self.extend.dim(self.base.shape[1])
 
     def extended(self, index: int) -> np.ndarray:
         """Frames of utterance `keys[index]` with deltas and splicing, (T, extended_dim)."""
-        return self.extend.extend(self.base[self.offsets[index]:self.offsets[index + 1]])
+        return self.extend.extend(self._read(index))
 
-    def transformed(self, matrix_of: Callable[[str], np.ndarray], dim: int) -> np.ndarray:
-        """All frames, by the matrix of each utterance, which makes `dim` columns of `extended` frames: float32 (T, dim)."""
-        feats = np.empty((len(self.base), dim), np.float32)
-        for i, utt in enumerate(self.keys):
-            feats[self.offsets[i]:self.offsets[i + 1]] = apply_transform(self.extended(i), matrix_of(utt))
-        return feats
+    def transformed(self, index: int, matrix: np.ndarray) -> np.ndarray:
+        """The same after a transform, float32 (T, rows of the matrix)."""
+        return apply_transform(self.extended(index), matrix)
+
+    def features(self, index: int) -> np.ndarray:
+        """The same after the transform of the utterance."""
+        return self.transformed(index, self._matrix_of(self.keys[index]))
 
     def transform(self, matrix_of: Callable[[str], np.ndarray], dim: int) -> None:
-        """Make `feats` anew."""
-        self.feats = self.transformed(matrix_of, dim)
+        """From now on apply to each utterance the matrix that belongs to it, which makes `dim` columns of `extended` frames."""
+        self._matrix_of, self.dim = matrix_of, dim
+        self.forget_frames()
 
 
-def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, job: int, num_jobs: int) -> AdaptableShard:
-    """Shard `job` (1-based) of `num_jobs`, to be fed as `inputs` say; see `Shard.load`."""
+def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, comm, store: StoreOptions) -> AdaptableShard:
+    """The shard of this rank, to be fed as `inputs` say; see `Shard.load`."""
     reader = FeatureReader(data, dataclasses.replace(inputs, deltas=0, splice_left=0, splice_right=0))
-    shard = AdaptableShard.load(reader, lang, job, num_jobs)
+    shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm)
     return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

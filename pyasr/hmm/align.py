@@ -14,10 +14,12 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.origin import keep_origin
+from pyasr.hmm.align_report import MOST_MISSING, AlignReport
 from pyasr.hmm.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
 from pyasr.hmm.input_checks import check_gmm_input, check_model_input
 from pyasr.hmm.model import first_pass_model, read_model, read_tree
-from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
+from pyasr.hmm.shard import Shard
+from pyasr.hmm.store import StoreOptions
 from pyasr.hmm.transcripts import check_transcripts
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
@@ -62,6 +64,7 @@ class AlignSpec:
     num_jobs: int
     align: AlignOptions
     boost_silence: float
+    store: StoreOptions = StoreOptions()
 
 
 def align_shard(spec: AlignSpec, job: int) -> None:
@@ -70,13 +73,13 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     check_phones(spec.model_dir, lang)
     trans, gmm = read_model(first_pass_model(spec.model_dir))
     tree = read_tree(spec.model_dir / "tree", trans)
-    shard = Shard.load(open_features(spec.data, spec.model_dir), lang, job, spec.num_jobs)
+    shard = Shard.load(open_features(spec.data, spec.model_dir), lang, job, spec.num_jobs, spec.store)
     shard.compile_graphs(lang, trans, tree)
     if spec.boost_silence != 1.0:
         gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
     report = shard.align(trans, gmm, spec.align)
     report.log(f"job {job}")
-    write_int_vectors(spec.out / f"ali.{job}.gz", shard.alignments())
+    write_int_vectors(spec.out / f"ali.{job}.gz", dict(shard.alignments()))
     stats, _ = shard.accumulate(trans, gmm)
     with atomic_write(spec.out / f"report.{job}.json") as f:
         json.dump({"report": dataclasses.asdict(report), "log_like": stats.log_like, "num_frames": stats.num_frames}, f)
@@ -88,7 +91,7 @@ def merge_reports(out: Path, num_jobs: int) -> AlignReport:
     for job in range(1, num_jobs + 1):
         path = out / f"report.{job}.json"
         content = json.loads(path.read_text(encoding="utf-8"))
-        total = total + AlignReport(**content["report"])
+        total.add(AlignReport(**content["report"]))
         log_like, num_frames = log_like + content["log_like"], num_frames + content["num_frames"]
         path.unlink()
     total.check("to its transcript")

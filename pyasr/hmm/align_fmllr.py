@@ -14,12 +14,13 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.adaptable_shard import AdaptableShard, load_adaptable
+from pyasr.hmm.align_report import AlignReport, on_first_rank
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
 from pyasr.hmm.model import MODEL, first_pass_model, read_model, read_tree
-from pyasr.hmm.shard import AlignReport
 from pyasr.hmm.speaker_transforms import SpeakerTransforms
+from pyasr.hmm.store import StoreOptions
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
@@ -37,6 +38,7 @@ class AlignFmllrSpec:
     align: AlignOptions
     boost_silence: float
     fmllr: FmllrOptions
+    store: StoreOptions = StoreOptions()
 
 
 def align_rank(spec: AlignFmllrSpec, comm) -> None:
@@ -47,14 +49,14 @@ def align_rank(spec: AlignFmllrSpec, comm) -> None:
     first_trans, aligner = read_model(first_pass_model(spec.model_dir))
     if aligner.num_gauss != gmm.num_gauss:
         raise UserError(f"{spec.model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
-    shard = load_adaptable(spec.data, InputOptions.load(spec.model_dir), lang, comm.rank + 1, comm.size)
+    shard = load_adaptable(spec.data, InputOptions.load(spec.model_dir), lang, comm, spec.store)
     shard.compile_graphs(lang, trans, read_tree(spec.model_dir / "tree", trans))
     transforms = SpeakerTransforms(shard, comm, spec.model_dir, spec.fmllr, (lang.silence_phones, 0.0))
     transforms.start()
     _align(spec, lang, shard, first_trans, aligner, comm, "without fMLLR")
     transforms.estimate(trans, gmm, aligner)
     report = _align(spec, lang, shard, trans, gmm, comm, "with fMLLR")
-    write_int_vectors(spec.out / f"ali.{comm.rank + 1}.gz", shard.alignments())
+    write_int_vectors(spec.out / f"ali.{comm.rank + 1}.gz", dict(shard.alignments()))
     transforms.write(spec.out)
     if comm.rank == 0:
         report.write(spec.out)
@@ -62,10 +64,10 @@ def align_rank(spec: AlignFmllrSpec, comm) -> None:
 
 def _align(spec: AlignFmllrSpec, lang: LangDir, shard: AdaptableShard, trans: TransitionModel, gmm: AmDiagGmm, comm,
            how: str) -> AlignReport:
-    """One pass; the report on all ranks' utterances. Raises UserError when none of them can be aligned."""
+    """One pass; the report, on rank 0 that on all ranks' utterances. Raises UserError when none of them can be aligned."""
     boosted = gmm if spec.boost_silence == 1.0 else gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
-    report = sum(comm.allgather(shard.align(trans, boosted, spec.align)), AlignReport())
-    report.check(how)
+    report = shard.align(trans, boosted, spec.align).gathered(comm)
+    on_first_rank(comm, lambda: report.check(how))
     stats, _ = shard.accumulate(trans, gmm)
     stats.allreduce(comm)
     if comm.rank == 0:

@@ -10,7 +10,7 @@ The M-step and the splitting behave as Kaldi's gmm-est.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from pyasr.base.options import option
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_kernels import augment
 
-_FRAMES_PER_BLOCK = 2048
+FRAMES_PER_BLOCK = 2048
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,22 @@ class GmmStats:
         return self
 
 
-def global_moments(feats: np.ndarray, comm) -> tuple[np.ndarray, np.ndarray, float]:
-    """(mean, variances, number) of the frames (T, D) of all ranks, float64 (D)."""
-    sums = np.concatenate([[len(feats)], feats.sum(0, dtype=np.float64), np.square(feats, dtype=np.float64).sum(0)])
-    comm.allreduce(sums)
-    total, squares = sums[1:].reshape(2, -1) / max(sums[0], 1.0)
-    return total, squares - total ** 2, float(sums[0])
+def global_moments(feats: np.ndarray | Iterable[np.ndarray], comm) -> tuple[np.ndarray, np.ndarray, float]:
+    """(mean, variances, number) of the frames (T, D) of all ranks, float64 (D): of one array, or of several one after the other."""
+    num_frames, total = 0, None
+    for part in blocks(feats) if isinstance(feats, np.ndarray) else feats:
+        sums = np.concatenate([part, np.square(part, dtype=np.float64)], axis=1, dtype=np.float64)
+        total = (sums if total is None else np.concatenate([total[None], sums])).sum(0)
+        num_frames += len(part)
+    sums = comm.allreduce(np.concatenate([[num_frames], total]))
+    mean, squares = sums[1:].reshape(2, -1) / max(sums[0], 1.0)
+    return mean, squares - mean ** 2, float(sums[0])
+
+
+def blocks(feats: np.ndarray) -> Iterator[np.ndarray]:
+    """The frames (T, D) in blocks, one without frames where there are none."""
+    for begin in range(0, max(len(feats), 1), FRAMES_PER_BLOCK):
+        yield feats[begin:begin + FRAMES_PER_BLOCK]
 
 
 def pdf_occupancies(model: AmDiagGmm, stats: GmmStats) -> np.ndarray:
@@ -72,50 +82,66 @@ def pdf_occupancies(model: AmDiagGmm, stats: GmmStats) -> np.ndarray:
     return np.add.reduceat(stats.occupancies, model.offsets[:-1])
 
 
-@dataclass(frozen=True)
-class PdfBlock:
-    """Frames of one pdf: their rows in the features, [1, x, x²] of them (T, 1 + 2 dim), posteriors of the pdf's `gaussians` float32
-    (num_gauss, T), and log-likelihoods (T)."""
-
-    gaussians: slice
-    rows: np.ndarray
-    data: np.ndarray
-    posteriors: np.ndarray
-    log_likes: np.ndarray
+PdfFrames = Iterable[tuple[int, np.ndarray]]  # a pdf and frames of it, float32 (up to FRAMES_PER_BLOCK, dim)
 
 
-def pdf_blocks(model: AmDiagGmm, feats: np.ndarray, pdfs: np.ndarray) -> Iterator[PdfBlock]:
+def by_pdf(feats: np.ndarray, pdfs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """The frames of `feats` (T, dim), which belong to `pdfs` (T), pdf by pdf in blocks; frames with pdf -1 are left out."""
-    model.checked(feats)
     order = np.argsort(pdfs, kind="stable")
     present, begins = np.unique(pdfs[order], return_index=True)
     for pdf, begin, end in zip(present, begins, np.append(begins[1:], len(order))):
-        for first in range(begin, end if pdf >= 0 else begin, _FRAMES_PER_BLOCK):
-            rows = order[first:min(end, first + _FRAMES_PER_BLOCK)]
-            yield _pdf_block(model, slice(int(model.offsets[pdf]), int(model.offsets[pdf + 1])), rows, augment(feats[rows]))
+        for first in range(begin, end if pdf >= 0 else begin, FRAMES_PER_BLOCK):
+            yield int(pdf), feats[order[first:min(end, first + FRAMES_PER_BLOCK)]]
 
 
-def _pdf_block(model: AmDiagGmm, gaussians: slice, rows: np.ndarray, data: np.ndarray) -> PdfBlock:
+@dataclass(frozen=True)
+class PdfBlock:
+    """Frames of one pdf (T, dim), [1, x, x²] of them (T, 1 + 2 dim), posteriors of the pdf's `gaussians` float32 (num_gauss, T), and
+    log-likelihoods (T); `seen_as`: other features of the same frames (T, dim), or None."""
+
+    pdf: int
+    gaussians: slice
+    feats: np.ndarray
+    data: np.ndarray
+    posteriors: np.ndarray
+    log_likes: np.ndarray
+    seen_as: np.ndarray | None = None
+
+
+def pdf_blocks(model: AmDiagGmm, frames: PdfFrames, paired: bool = False) -> Iterator[PdfBlock]:
+    """Blocks of `frames`; with `paired` these have 2 dim columns, of which the second half is what the frames are `seen_as`."""
+    for pdf, rows in frames:
+        feats, *others = (np.ascontiguousarray(part) for part in (np.hsplit(rows, 2) if paired else [rows]))
+        gaussians = slice(int(model.offsets[pdf]), int(model.offsets[pdf + 1]))
+        yield _pdf_block(model, pdf, gaussians, model.checked(feats), *others)
+
+
+def _pdf_block(model: AmDiagGmm, pdf: int, gaussians: slice, feats: np.ndarray, seen_as: np.ndarray | None = None) -> PdfBlock:
+    data = augment(feats)
     posteriors = model.exponent_matrix[gaussians] @ data.T
     best = posteriors.max(0)
     posteriors = np.exp(posteriors - best)
     total = posteriors.sum(0)
     posteriors /= total
-    return PdfBlock(gaussians, rows, data, posteriors, best + np.log(total))
+    return PdfBlock(pdf, gaussians, feats, data, posteriors, best + np.log(total), seen_as)
 
 
-def accumulate(model: AmDiagGmm, feats: np.ndarray, pdfs: np.ndarray, stats: GmmStats, seen_as: np.ndarray | None = None) -> None:
-    """Add the statistics of `feats` (T, dim), whose frames belong to `pdfs` (T), to `stats`; frames with pdf -1 are left out.
+def accumulate(model: AmDiagGmm, frames: PdfFrames, stats: GmmStats, paired: bool = False) -> None:
+    """Add the statistics of `frames` to `stats`; those of a pdf must come in one order, but pdfs may come in any.
 
-    seen_as  other features (T, dim) of the same frames, of which sums are taken, with the posteriors of `feats` (gmm-acc-stats-twofeats)
+    paired  as of `pdf_blocks`: the first half of the columns gives posteriors, sums are of the second (gmm-acc-stats-twofeats)
 
     Posteriors are computed in float32, all sums in float64.
     """
-    for block in pdf_blocks(model, feats, pdfs):
-        data = block.data if seen_as is None else augment(seen_as[block.rows])
+    log_likes: dict[int, list[float]] = {}
+    for block in pdf_blocks(model, frames, paired):
+        data = augment(block.seen_as) if paired else block.data
         stats.sums[block.gaussians] += block.posteriors.astype(np.float64) @ data.astype(np.float64)
-        stats.log_like += float(block.log_likes.sum(dtype=np.float64))
-        stats.num_frames += len(block.rows)
+        log_likes.setdefault(block.pdf, []).append(float(block.log_likes.sum(dtype=np.float64)))
+        stats.num_frames += len(data)
+    for pdf in sorted(log_likes):  # the same sum in whatever order pdfs have come
+        for log_like in log_likes[pdf]:
+            stats.log_like += log_like
 
 
 def update(model: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions, remove_low_count: bool = True) -> AmDiagGmm:

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.gmm_update import pdf_blocks
+from pyasr.hmm.gmm_update import PdfFrames, pdf_blocks
 from pyasr.hmm.row_updates import maximise_rows, objective
 
 _NUM_ITERS = 200
@@ -34,16 +34,16 @@ class MlltStats:
     def zeros(cls, dim: int) -> MlltStats:
         return cls(np.zeros((dim, dim, dim)))
 
-    def accumulate(self, model: AmDiagGmm, feats: np.ndarray, pdfs: np.ndarray) -> None:
-        """Add frames (T, D) that belong to `pdfs` (T); those of pdf -1 are left out."""
+    def accumulate(self, model: AmDiagGmm, frames: PdfFrames) -> None:
+        """Add frames, pdf by pdf."""
         dim = model.dim
         means = model.means.astype(np.float32)
-        for block in pdf_blocks(model, feats, pdfs):
-            apart = feats[block.rows] - means[block.gaussians, None]
+        for block in pdf_blocks(model, frames):
+            apart = block.feats - means[block.gaussians, None]
             scatter = (apart * block.posteriors[:, :, None]).transpose(0, 2, 1) @ apart
             inv_vars = model.inv_vars[block.gaussians].astype(np.float64)
             self.g += (inv_vars.T @ scatter.reshape(-1, dim * dim).astype(np.float64)).reshape(dim, dim, dim)
-            self.beta += len(block.rows)
+            self.beta += len(block.feats)
 
     def allreduce(self, comm) -> MlltStats:
         """Replace the sums by those over all ranks; returns itself."""

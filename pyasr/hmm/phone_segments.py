@@ -115,12 +115,17 @@ def convert_alignments(
 
     Both models must have the same HMMs for the phones met.
     """
-    converted: dict[str, np.ndarray] = {}
+    return dict(iterate_converted(old, new, tree, alignments))
+
+
+def iterate_converted(
+    old: TransitionModel, new: TransitionModel, tree: ContextTree, alignments: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The same one after the other; an alignment that has been given may be replaced before the next is asked for."""
     for group in groups(alignments):
         tids = _convert(old, new, tree, split_to_phones(old, group))
         ends = np.cumsum([len(alignment) for alignment in group.values()])[:-1]
-        converted.update(zip(group, np.split(tids, ends)))
-    return converted
+        yield from zip(group, np.split(tids, ends))
 
 
 def convert_alignment(old: TransitionModel, new: TransitionModel, tree: ContextTree, alignment: np.ndarray) -> np.ndarray:

@@ -1,122 +1,121 @@
-"""One rank's share of the training data, kept in memory over all iterations: features, training graphs, the current alignment."""
+"""One rank's share of the training data over all iterations: its words, training graphs and current alignment.
+
+Features are read from their archives, utterance by utterance, wherever they are wanted. In memory are the alignment and, for the time
+of an accumulation, the frames of some pdfs (`pdf_order`); where the limit allows, those of all pdfs, until alignment or transforms change.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOutOptions, log_reasons, told_reasons
+from pyasr.base.left_out import told_reasons
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import DataDir, split
+from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader
+from pyasr.hmm.align_report import NO_PATH, AlignReport, on_first_rank
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.gmm_update import GmmStats, accumulate
+from pyasr.hmm.gmm_update import FRAMES_PER_BLOCK, GmmStats, PdfFrames, accumulate
+from pyasr.hmm.pdf_order import PdfRound, in_rounds
+from pyasr.hmm.store import StoreOptions, reserve
 from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
 from pyasr.hmm.transcripts import read_words
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.io.openfst import read_fst
-from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
+from pyasr.parallel.comm import SoloComm
 
-FAILED_FILE = "failed_utterances"
-MOST_MISSING = 0.1  # transcripts of real speech have their faults, and the shortest utterances are too short for some of the words
-NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
-
-
-@dataclass
-class AlignReport:
-    """What an alignment pass did: counts, and why utterances have no alignment."""
-
-    num_aligned: int = 0
-    num_retried: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-
-    def __add__(self, other: AlignReport) -> AlignReport:
-        return AlignReport(self.num_aligned + other.num_aligned, self.num_retried + other.num_retried, self.failed | other.failed)
-
-    def log(self, what: str) -> None:
-        """One line, and one more naming the first utterances of every kind of failure."""
-        log.info(f"{what}: {self.num_aligned} utterances aligned, {self.num_retried} with the retry beam, {len(self.failed)} failed")
-        log_reasons(self.failed, "without alignment")
-
-    def check(self, when: str) -> None:
-        """Raise UserError unless some utterance was aligned."""
-        if self.num_aligned == 0:
-            raise UserError(f"none of {len(self.failed)} utterances could be aligned {when}: {told_reasons(self.failed)}; "
-                            "check that features, text, language and model directory belong together")
-
-    def check_missing(self, where: Path, options: LeftOutOptions) -> None:
-        """Raise UserError, beginning with `where`, when too large a share of the utterances has no alignment."""
-        if len(self.failed) > options.max_missing * (self.num_aligned + len(self.failed)):
-            raise UserError(f"{where}: {self.summary()}; check that features, text, language and model directory belong together, "
-                            "or raise --max-missing")
-
-    def summary(self) -> str:
-        """How many utterances have no alignment, the commonest reasons, and the first utterances of each."""
-        total = self.num_aligned + len(self.failed)
-        if not self.failed:
-            return f"all {total} utterances have an alignment"
-        return f"{len(self.failed)} of {total} utterances have no alignment: {told_reasons(self.failed)}"
-
-    def write(self, out: Path) -> None:
-        """OUT/failed_utterances: `UTTERANCE why it has no alignment`."""
-        write_table(out / FAILED_FILE, self.failed)
-
-
-def check_failed(out: Path, data: Path, options: LeftOutOptions) -> None:
-    """Log in one line how many utterances of `data` OUT/failed_utterances names, and why. Raises UserError when they are too many."""
-    failed = read_table(out / FAILED_FILE)
-    report = AlignReport(len(DataDir(data).utterances) - len(failed), failed=failed)
-    report.check_missing(data, options)
-    log.info(report.summary() + (f"; {FAILED_FILE} names all" if failed else ""))
+_UTTERANCES_PER_GROUP = 512  # whose graphs are in memory at once
+_COUNTED_AT_ONCE = 1 << 20
 
 
 class Shard:
-    """Utterances `keys` with stacked features `feats` (T, D); frames `offsets[i]:offsets[i + 1]` are utterance i's.
+    """Utterances `keys`; frames `offsets[i]:offsets[i + 1]` of the shard are utterance i's.
 
     data       the data directory
+    dim        columns of the features
     words      {utterance: word ids}
-    graphs     {utterance: TrainingGraph}, after `compile_graphs`
     alignment  int32 (T) of transition-ids, 0 where an utterance has none
     failed     {utterance: reason} of those that never take part
     """
 
-    def __init__(self, data: Path, keys: list[str], feats: np.ndarray, offsets: np.ndarray, words: dict[str, np.ndarray],
-                 failed: dict[str, str]):  # fmt: skip
-        self.data, self.keys, self.feats, self.offsets, self.words, self.failed = data, keys, feats, offsets, words, dict(failed)
-        self.graphs: dict[str, TrainingGraph] = {}
-        self.alignment = np.zeros(len(feats), np.int32)
+    def __init__(self, reader: FeatureReader, lengths: dict[str, int], words: dict[str, np.ndarray], failed: dict[str, str],
+                 room: int):  # fmt: skip
+        self.reader, self.data, self.dim = reader, reader.data, reader.dim
+        self.keys, self.words, self.failed, self.room = list(lengths), words, dict(failed), room
+        self.offsets = np.cumsum([0, *lengths.values()])
+        self.alignment = np.zeros(self.offsets[-1], np.int32)
+        self._compiler: GraphCompiler | None = None
+        self._kept: tuple[bytes, PdfRound] | None = None
 
     @classmethod
-    def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int) -> Shard:
-        """Features and words of shard `job` (1-based) of `num_jobs`; no frames, and a line in the log, where it has no usable utterance."""
+    def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int, store: StoreOptions = StoreOptions(),
+             comm=SoloComm()):  # fmt: skip
+        """Shard `job` (1-based) of `num_jobs`, after a look at all its features; no frames, and a line in the log, where it has no
+        usable utterance. `comm`: of the ranks that all have a shard."""
         data = reader.data
         words, failed = read_words(data, lang, split(data, num_jobs)[job - 1])
         known = set(reader.keys)
         failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
-        matrices = {utt: reader[utt] for utt in reader.keys if utt in words}
-        failed |= {utt: "its features have no frames" for utt, matrix in matrices.items() if not len(matrix)}
-        failed |= {utt: "its features are not finite" for utt, matrix in matrices.items() if not np.isfinite(matrix).all()}
-        keys = [utt for utt in matrices if utt not in failed]
-        if not keys:
+        lengths, unusable = _usable(reader, (utt for utt in reader.keys if utt in words))
+        failed |= unusable
+        if not lengths:
             log.warning(f"{data}: no utterance of shard {job} of {num_jobs} can be used: {told_reasons(failed)}")
-        offsets = np.cumsum([0, *(len(matrices[utt]) for utt in keys)])
-        feats = np.concatenate([np.zeros((0, reader.dim), np.float32), *(matrices[utt] for utt in keys)])
-        return cls(data, keys, feats, offsets, {utt: words[utt] for utt in keys}, failed)
+        room = reserve(data, sum(lengths.values()), store, comm)
+        return cls(reader, lengths, {utt: words[utt] for utt in lengths}, failed, room)
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of all utterances."""
+        return len(self.alignment)
 
     def features(self, index: int) -> np.ndarray:
-        """Frames of utterance `keys[index]`, (T, D): a view."""
-        return self.feats[self.offsets[index]:self.offsets[index + 1]]
+        """Frames of utterance `keys[index]`, float32 (T, dim)."""
+        return self._read(index)
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """The same of an utterance by its name."""
+        return self.features(self._places[utt])
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {utt: i for i, utt in enumerate(self.keys)}
+
+    def _read(self, index: int) -> np.ndarray:
+        """What the reader has of an utterance. Raises UserError where it has another number of frames than before."""
+        utt, features = self.keys[index], self.reader[self.keys[index]]
+        if len(features) != len(self.tids(index)):
+            found = f"{utt} has {len(features)} frames now, and had {len(self.tids(index))} when this program began"
+            raise UserError(f"{self.data}: {found}; leave the features alone while they are read")
+        return features
+
+    def all_features(self) -> Iterator[np.ndarray]:
+        """An array without frames, then the features of each utterance."""
+        yield np.zeros((0, self.dim), np.float32)
+        yield from map(self.features, range(len(self.keys)))
+
+    def tids(self, index: int) -> np.ndarray:
+        """The alignment of utterance `keys[index]`: a view."""
+        return self.alignment[self.offsets[index] : self.offsets[index + 1]]
 
     def compile_graphs(self, lang: LangDir, trans: TransitionModel, tree) -> None:
-        """Make the graphs of all utterances."""
-        self.graphs, failed = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree, lang.words.symbol).compile(self.words)
-        self.failed |= failed
+        """Have graphs be made of this model from now on, in each alignment; utterances that can have none are `failed`."""
+        self._compiler = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree, lang.words.symbol)
+        self.failed |= self._compiler.failures(self.words)
+
+    def graphs(self) -> Iterator[tuple[int, TrainingGraph]]:
+        """(index of an utterance, its graph) of all that have one."""
+        for begin in range(0, len(self.keys), _UTTERANCES_PER_GROUP):
+            group = {i: self.words[utt] for i, utt in enumerate(self.keys[begin : begin + _UTTERANCES_PER_GROUP], begin)}
+            graphs, _ = self._compiler.compile(group)
+            yield from graphs.items()
 
     def usable(self) -> AlignReport:
         """The report of an alignment of all that can take part."""
@@ -124,69 +123,169 @@ class Shard:
 
     def check_usable(self, comm) -> None:
         """Raise UserError, on all ranks, when no utterance of any rank can be used."""
-        total = sum(comm.allgather(self.usable()), AlignReport())
-        if total.num_aligned == 0:
-            told = f"no utterance can be used: {told_reasons(total.failed)}"
-            raise UserError(f"{self.data}: {told}; run utils/validate_data_dir.py {self.data}")
+        total = self.usable().gathered(comm)
+
+        def check() -> None:
+            if total.num_aligned == 0:
+                told = f"no utterance can be used: {told_reasons(total.failed)}"
+                raise UserError(f"{self.data}: {told}; run utils/validate_data_dir.py {self.data}")
+
+        on_first_rank(comm, check)
 
     def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
         """Replace the alignment by the best paths through the graphs; utterances without one are left out until the next time."""
-        report = AlignReport(failed=dict(self.failed))
         costs = transition_costs(trans, options.transition_scale, options.self_loop_scale)
-        self.alignment[:] = 0
-        for i, utt in enumerate(self.keys):
-            if utt in self.graphs:
-                tids, _, retried = align_gmm(self.graphs[utt], model, self.features(i), costs, options)
-                self._take(i, tids, retried, report, NO_PATH)
-        return report
+
+        def path(index: int, graph: TrainingGraph) -> tuple[np.ndarray | None, bool]:
+            tids, _, retried = align_gmm(graph, model, self.features(index), costs, options)
+            return tids, retried
+
+        return self._align(path, NO_PATH)
 
     def align_equal(self, seed: int) -> AlignReport:
         """Replace the alignment by random paths with equally long states."""
+
+        def path(index: int, graph: TrainingGraph) -> tuple[np.ndarray | None, bool]:
+            return align_equal(graph, len(self.tids(index)), generator(seed, "align_equal", self.keys[index])), False
+
+        return self._align(path, "fewer frames than HMM states")
+
+    def _align(self, path: Callable[[int, TrainingGraph], tuple[np.ndarray | None, bool]], reason: str) -> AlignReport:
+        """Replace the alignment by (transition-ids or None, whether they were found in a second attempt) of each graph."""
         report = AlignReport(failed=dict(self.failed))
         self.alignment[:] = 0
-        for i, utt in enumerate(self.keys):
-            if utt in self.graphs:
-                tids = align_equal(self.graphs[utt], len(self.features(i)), generator(seed, "align_equal", utt))
-                self._take(i, tids, False, report, "fewer frames than HMM states")
+        for index, graph in self.graphs():
+            self._take(index, *path(index, graph), report, reason)
+        self.forget_frames()
         return report
 
     def _take(self, index: int, tids: np.ndarray | None, retried: bool, report: AlignReport, reason: str) -> None:
         if tids is None:
             report.failed[self.keys[index]] = reason
             return
-        self.alignment[self.offsets[index]:self.offsets[index + 1]] = tids
+        self.tids(index)[:] = tids
         report.num_aligned += 1
         report.num_retried += retried
 
-    def accumulate(self, trans: TransitionModel, model: AmDiagGmm, seen_as: np.ndarray | None = None) -> tuple[GmmStats, np.ndarray]:
+    def accumulate(self, trans: TransitionModel, model: AmDiagGmm,
+                   seen_as: Callable[[int], np.ndarray] | None = None) -> tuple[GmmStats, np.ndarray]:  # fmt: skip
         """GMM statistics and counts of transition-ids, float64 (num_tids + 1), of the aligned frames.
 
-        seen_as  other features (T, D) to take sums of, with the posteriors of the shard's own
+        seen_as  function from an utterance's index to other features (T, dim), of which sums are taken, with the posteriors of
+                 the shard's own
         """
-        stats = GmmStats.zeros(model)
-        pdfs = np.where(self.alignment > 0, trans.tid2pdf[self.alignment], -1)
-        accumulate(model, self.feats, pdfs, stats, seen_as)
-        counts = np.bincount(self.alignment, minlength=trans.num_tids + 1).astype(np.float64)
+        stats, pdf_of = GmmStats.zeros(model), trans.tid2pdf.copy()
+        pdf_of[0] = -1
+        accumulate(model, self.frames_by_pdf(pdf_of, seen_as), stats, paired=seen_as is not None)
+        counts = self._tid_counts(trans.num_tids).astype(np.float64)
         counts[0] = 0
         return stats, counts
 
-    def alignments(self) -> dict[str, np.ndarray]:
-        """{utterance: transition-ids} of those that have an alignment."""
-        parts = ((utt, self.alignment[self.offsets[i]:self.offsets[i + 1]]) for i, utt in enumerate(self.keys))
-        return {utt: tids for utt, tids in parts if len(tids) and tids[0] > 0}
+    def frames_by_pdf(self, pdf_of: np.ndarray, seen_as: Callable[[int], np.ndarray] | None = None,
+                      in_order: bool = False) -> PdfFrames:  # fmt: skip
+        """Blocks (pdf, frames), each valid until the next is asked for.
 
-    def set_alignments(self, alignments: dict[str, np.ndarray], num_tids: int, source: Path) -> AlignReport:
-        """Take over alignments made before. Raises UserError where one does not fit the features or the model."""
-        report = AlignReport(failed=dict(self.failed))
-        self.alignment[:] = 0
+        pdf_of    int32 (num_tids + 1): the pdf of each transition-id, -1 for those whose frames are left out
+        seen_as   as of `accumulate`; its columns follow those of the features
+        in_order  pdfs come in ascending order, otherwise in any
+        """
+        source, counts = _AlignedFrames(self, pdf_of, seen_as), self._pdf_counts(pdf_of)
+        most_rows = max(self.room // (4 * source.width), FRAMES_PER_BLOCK)
+        if seen_as or counts.sum() > most_rows:
+            self.forget_frames()
+            return in_rounds(source, counts, most_rows, in_order)
+        return self._kept_frames(source, counts)
+
+    def _kept_frames(self, source: _AlignedFrames, counts: np.ndarray) -> PdfFrames:
+        """The same, which stay in memory."""
+        if self._kept is None or self._kept[0] != source.pdf_of.tobytes():
+            self.forget_frames()
+            kept = PdfRound(0, counts, counts, np.empty((counts.sum(), source.width), np.float32))
+            for _ in kept.collect(source):  # no place becomes full
+                pass
+            self._kept = source.pdf_of.tobytes(), kept
+        return self._kept[1].left()
+
+    def forget_frames(self) -> None:
+        """To be called where alignment or features have changed."""
+        self._kept = None
+
+    def _pdf_counts(self, pdf_of: np.ndarray) -> np.ndarray:
+        """Frames of each pdf, int64."""
+        counts = np.zeros(int(pdf_of.max(initial=-1)) + 1, np.int64)
+        np.add.at(counts, pdf_of[pdf_of >= 0], self._tid_counts(len(pdf_of) - 1)[pdf_of >= 0])
+        return counts
+
+    def _tid_counts(self, num_tids: int) -> np.ndarray:
+        """Frames of each transition-id, int64 (num_tids + 1)."""
+        counts = np.zeros(num_tids + 1, np.int64)
+        for begin in range(0, self.num_frames, _COUNTED_AT_ONCE):
+            counts += np.bincount(self.alignment[begin : begin + _COUNTED_AT_ONCE], minlength=num_tids + 1)
+        return counts
+
+    def alignments(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(utterance, its transition-ids: a view) of those that have an alignment."""
         for i, utt in enumerate(self.keys):
-            tids = alignments.get(utt)
-            if tids is not None and len(tids) != len(self.features(i)):
-                raise UserError(f"{source}: the alignment of {utt} has {len(tids)} frames, its features {len(self.features(i))}; "
-                                "align this data directory again")
-            if tids is not None and len(tids) and not 0 < tids.min() <= tids.max() <= num_tids:
-                raise UserError(f"{source}: the alignment of {utt} has transition-id {tids.max()}, the model {num_tids} transition-ids; "
-                                "use the alignment directory's own model")
-            self._take(i, tids if tids is not None and len(tids) else None, False, report, f"none in {source}")
+            if self.tids(i)[0] > 0:
+                yield utt, self.tids(i)
+
+    def set_alignments(self, alignments: Mapping[str, np.ndarray] | Iterable[tuple[str, np.ndarray]], num_tids: int,
+                       source: Path) -> AlignReport:  # fmt: skip
+        """Take over alignments made before. Raises UserError where one does not fit the features or the model."""
+        report, place = AlignReport(failed=dict(self.failed)), dict(self._places)
+        for utt, tids in alignments.items() if isinstance(alignments, Mapping) else alignments:
+            if utt in place and len(tids):
+                self._check(utt, tids, len(self.tids(place[utt])), num_tids, source)
+                self._take(place.pop(utt), tids, False, report, "")
+        for utt, index in place.items():
+            self.tids(index)[:] = 0
+            report.failed[utt] = f"none in {source}"
+        self.forget_frames()
         return report
 
+    @staticmethod
+    def _check(utt: str, tids: np.ndarray, num_frames: int, num_tids: int, source: Path) -> None:
+        if len(tids) != num_frames:
+            raise UserError(f"{source}: the alignment of {utt} has {len(tids)} frames, its features {num_frames}; "
+                            "align this data directory again")
+        if not 0 < tids.min() <= tids.max() <= num_tids:
+            raise UserError(f"{source}: the alignment of {utt} has transition-id {tids.max()}, the model {num_tids} transition-ids; "
+                            "use the alignment directory's own model")
+
+
+def _usable(reader: FeatureReader, utterances: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """({utterance: number of frames}, {utterance: why its features cannot be used})."""
+    lengths, failed = {}, {}
+    for utt in utterances:
+        features = reader[utt]
+        if not len(features):
+            failed[utt] = "its features have no frames"
+        elif not np.isfinite(features).all():
+            failed[utt] = "its features are not finite"
+        else:
+            lengths[utt] = len(features)
+    return lengths, failed
+
+
+@dataclass(frozen=True)
+class _AlignedFrames:
+    """The frames of a shard for `pdf_order`."""
+
+    shard: Shard
+    pdf_of: np.ndarray
+    seen_as: Callable[[int], np.ndarray] | None
+
+    @property
+    def num_utterances(self) -> int:
+        return len(self.shard.keys)
+
+    @property
+    def width(self) -> int:
+        return self.shard.dim * (1 if self.seen_as is None else 2)
+
+    def pdfs(self, index: int) -> np.ndarray:
+        return self.pdf_of[self.shard.tids(index)]
+
+    def features(self, index: int) -> np.ndarray:
+        own = self.shard.features(index)
+        return own if self.seen_as is None else np.hstack([own, self.seen_as(index)])

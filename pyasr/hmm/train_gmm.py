@@ -1,4 +1,4 @@
-r"""GMM training as one MPI job: every rank keeps its shard in memory, statistics meet in an all-reduce, rank 0 updates the model.
+r"""GMM training as one MPI job: every rank has its shard of the data, statistics meet in an all-reduce, rank 0 updates the model.
 
     for x = 0, 1, ..., num_iters - 1:
         x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment with model x
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -29,14 +30,16 @@ from pyasr.base.output import atomic_write
 from pyasr.base.places import remove_tree
 from pyasr.base.progress_note import Course
 from pyasr.base.seeds import generator
+from pyasr.hmm.align_report import MOST_MISSING, AlignReport, on_first_rank
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
 from pyasr.hmm.model import MODEL, read_model, write_model
-from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
+from pyasr.hmm.shard import Shard
+from pyasr.hmm.store import StoreOptions
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.ark import read_ark, write_ark
-from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.io.int_vectors import iterate_int_vectors, write_int_vectors
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 CHECKPOINT, STATE = "checkpoint", "state.json"
@@ -85,6 +88,7 @@ class TrainOptions:
     align: AlignOptions
     update: GmmUpdateOptions
     missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
+    store: StoreOptions = StoreOptions()
 
 
 @dataclass
@@ -101,10 +105,12 @@ class Adaptation(Protocol):
 
     iters     iterations that call `update`, after the alignment and before the statistics
     matrices  float32 matrices, by name or speaker, that this rank's features depend on: what a checkpoint keeps
+    names     those that `restore` needs
     """
 
     iters: set[int]
     matrices: dict[str, np.ndarray]
+    names: set[str]
 
     def begin(self) -> None:
         """Set the first transforms from the shard's first alignment, before there is a model."""
@@ -113,7 +119,7 @@ class Adaptation(Protocol):
         """Estimate the transforms anew, the same on all ranks, apply them to the shard's features, and return the model for these."""
 
     def restore(self, matrices: dict[str, np.ndarray]) -> None:
-        """Go on with the matrices that all ranks' checkpoints hold."""
+        """Go on with the matrices `names` that all ranks' checkpoints hold."""
 
     def write(self, out: Path) -> None:
         """Write the transforms under their final names."""
@@ -136,7 +142,8 @@ class Trainer:
         `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError when more utterances than allowed
         cannot take part, or have no alignment in the last iteration that makes one.
         """
-        sum(self.comm.allgather(self.shard.usable()), AlignReport()).check_missing(self.shard.data, self.options.missing)
+        usable = self.shard.usable().gathered(self.comm)
+        on_first_rank(self.comm, lambda: usable.check_missing(self.shard.data, self.options.missing))
         x, model = self._resume() or self._begin(x, model, first_alignment)
         for x in range(x, self.schedule.num_iters):
             begin = time.process_time()
@@ -165,12 +172,14 @@ class Trainer:
 
     def _take(self, x: int, own: AlignReport) -> None:
         """Report and keep the new alignment, made for iteration `x`."""
-        self.report = sum(self.comm.allgather(own), AlignReport())
-        if self.comm.rank == 0:
-            self.report.log(f"iteration {x}")
+        self.report = own.gathered(self.comm)
+        on_first_rank(self.comm, lambda: self._check(x))
+        self._save_alignment(x)
+
+    def _check(self, x: int) -> None:
+        self.report.log(f"iteration {x}")
         self.report.check(f"in iteration {x}")
         self._check_missing(x)
-        self._save_alignment(x)
 
     def _check_missing(self, x: int) -> None:
         """Raise UserError where too many utterances have no alignment in iteration `x`, and none is to follow."""
@@ -219,7 +228,7 @@ class Trainer:
         return path
 
     def _save_alignment(self, x: int) -> None:
-        write_int_vectors(self._own_checkpoint("ali", x), self.shard.alignments())
+        write_int_vectors(self._own_checkpoint("ali", x), dict(self.shard.alignments()))
 
     def _save_matrices(self, x: int) -> None:
         write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
@@ -238,27 +247,30 @@ class Trainer:
 
     def _resume(self) -> tuple[int, Model] | None:
         """(iteration to begin with, its model) of the checkpoint, None where there is none."""
-        state = self.comm.bcast_object(_read_state(self.out) if self.comm.rank == 0 else None)
+        state = _read_state(self.out) if self.comm.rank == 0 else None
+        if state:
+            self.report = AlignReport(state["num_aligned"], state["num_retried"], state.pop("failed"))
+        state = self.comm.bcast_object(state)
         if state is None:
             return None
         x, self.last = state["iteration"], state["last"]
         if self.comm.rank == 0:
             log.info(f"going on with iteration {x}")
+        on_first_rank(self.comm, lambda: self._check_missing(self.last["ali"]))
         model = Model(*read_model(self.out / f"{x}.mdl"), state["start_gauss"])
         if self.adaptation:
-            self.adaptation.restore(self._saved("mat", state["num_ranks"], read_ark))
-        self.shard.set_alignments(self._saved("ali", state["num_ranks"], read_int_vectors), model.trans.num_tids, self.out / CHECKPOINT)
-        self.report = AlignReport(state["num_aligned"], state["num_retried"], state["failed"])
-        self._check_missing(self.last["ali"])
+            matrices = self._saved("mat", state["num_ranks"], lambda path: read_ark(path).items())
+            self.adaptation.restore({name: matrix for name, matrix in matrices if name in self.adaptation.names})
+        alignments = self._saved("ali", state["num_ranks"], iterate_int_vectors)
+        self.shard.set_alignments(alignments, model.trans.num_tids, self.out / CHECKPOINT)
         self._save_again()
         return x, model
 
-    def _saved(self, kind: str, num_ranks: int, read) -> dict[str, np.ndarray]:
-        """The entries of all ranks' archives of a kind."""
-        entries = {}
-        for rank in range(num_ranks):
-            entries |= read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
-        return entries
+    def _saved(self, kind: str, num_ranks: int, read: Callable[[Path], Iterable]) -> Iterator[tuple[str, np.ndarray]]:
+        """The entries of archives of a kind, one after the other: of all ranks, or, where there are as many ranks as there were, of
+        this one, which has the utterances that it had."""
+        for rank in [self.comm.rank] if num_ranks == self.comm.size else range(num_ranks):
+            yield from read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
 
     def _save_again(self) -> None:
         """Write what was restored as archives of the present ranks, when all of them have read the old ones."""
@@ -284,7 +296,7 @@ def _read_state(out: Path) -> dict | None:
 def finish(out: Path, trainer: Trainer) -> None:
     """Alignments of every rank, the report and the last model under their final names; then the checkpoint is removed."""
     shard, comm = trainer.shard, trainer.comm
-    write_int_vectors(out / f"ali.{comm.rank + 1}.gz", shard.alignments())
+    write_int_vectors(out / f"ali.{comm.rank + 1}.gz", dict(shard.alignments()))
     if trainer.adaptation:
         trainer.adaptation.write(out)
     comm.barrier()

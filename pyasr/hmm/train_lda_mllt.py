@@ -54,7 +54,7 @@ def train_rank(spec: LdaMlltSpec, comm) -> None:
         return
     lang = LangDir(work.lang)
     check_phones(work.ali_dir, lang)
-    shard = load_adaptable(work.data, work.inputs, lang, comm.rank + 1, comm.size)
+    shard = load_adaptable(work.data, work.inputs, lang, comm, work.train.store)
     transform = LdaMllt(shard, comm, spec.lda, lang.silence_phones, work.ali_dir)
     trainer, _ = train_triphones(work, lang, shard, comm, transform)
     finish(work.out, trainer)
@@ -68,14 +68,15 @@ class LdaMllt:
         self.silence_phones, self.ali_dir = silence_phones, ali_dir
         self.iters = iterations(options.mllt_iters, "--mllt-iters")
         self.matrices: dict[str, np.ndarray] = {}
+        self.names = {MATRIX_FILE}
 
     def begin(self) -> None:
         """LDA from the shard's alignment, which is one of `ali_dir`'s model."""
         trans = read_transitions(self.ali_dir / "final.mdl")
-        pdfs = self._pdfs(trans)
+        pdf_of = self._pdf_of(trans)
         stats = LdaStats.zeros(trans.num_pdfs, self.shard.extended_dim)
         for i in range(len(self.shard.keys)):
-            stats.accumulate(self.shard.extended(i), pdfs[self.shard.offsets[i]:self.shard.offsets[i + 1]])
+            stats.accumulate(self.shard.extended(i), pdf_of[self.shard.tids(i)])
         matrix, ratios = estimate_lda(stats.allreduce(self.comm), self.options.dim, self.options.remove_offset)
         if self.comm.rank == 0:
             log.info(f"LDA of {self.shard.extended_dim} dimensions to {len(matrix)} on {stats.counts.sum():.0f} frames: variance between "
@@ -85,7 +86,7 @@ class LdaMllt:
     def update(self, model: Model) -> Model:
         """MLLT: the new matrix, and the model with transformed means."""
         stats = MlltStats.zeros(model.gmm.dim)
-        stats.accumulate(model.gmm, self.shard.feats, self._pdfs(model.trans))
+        stats.accumulate(model.gmm, self.shard.frames_by_pdf(self._pdf_of(model.trans), in_order=True))
         stats.allreduce(self.comm)
         matrix, gain = self.comm.bcast_object(estimate_mllt(stats) if self.comm.rank == 0 else None)
         if self.comm.rank == 0:
@@ -104,6 +105,6 @@ class LdaMllt:
         if self.comm.rank == 0:
             write_matrix(out / MATRIX_FILE, self.matrices[MATRIX_FILE])
 
-    def _pdfs(self, trans: TransitionModel) -> np.ndarray:
-        """The pdf of each of the shard's frames, -1 for silence and without alignment."""
-        return SilenceWeighting(trans, self.silence_phones, 0.0).pdfs_of_alignment(self.shard.alignment)
+    def _pdf_of(self, trans: TransitionModel) -> np.ndarray:
+        """The pdf of each transition-id, -1 for silence and 0 (no alignment)."""
+        return SilenceWeighting(trans, self.silence_phones, 0.0).pdfs_of_alignment(np.arange(trans.num_tids + 1))

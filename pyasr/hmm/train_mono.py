@@ -39,7 +39,7 @@ def train_rank(spec: MonoSpec, comm) -> None:
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)
-    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size)
+    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm)
     shard.check_usable(comm)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)
@@ -60,7 +60,7 @@ def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> 
 
     Raises UserError where a column of the features does not vary.
     """
-    mean, variances, _ = global_moments(shard.feats, comm)
+    mean, variances, _ = global_moments(shard.all_features(), comm)
     _check_columns(shard, variances, comm)
     num = tree.num_pdfs
     ones = np.ones((num, 1))
@@ -70,8 +70,11 @@ def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> 
 
 def _check_columns(shard: Shard, variances: np.ndarray, comm) -> None:
     """Raise UserError where a column holds one number in the frames of all ranks, exactly, or but for the rounding of its normalisation."""
-    low = np.min(comm.allgather(shard.feats.min(0, initial=np.inf)), axis=0)  # a rank may have no frames
-    high = np.max(comm.allgather(shard.feats.max(0, initial=-np.inf)), axis=0)
+    low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # stay so on a rank without frames
+    for features in shard.all_features():
+        low, high = np.minimum(low, features.min(0, initial=np.inf)), np.maximum(high, features.max(0, initial=-np.inf))
+    comm.allreduce(low, "min")
+    comm.allreduce(high, "max")
     constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
     if len(constant):
         told = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"

@@ -8,6 +8,7 @@ transform is estimated from what it recognises or aligns.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +58,10 @@ def train_rank(spec: SatSpec, comm) -> None:
         return
     lang = LangDir(work.lang)
     check_phones(work.ali_dir, lang)
-    shard = load_adaptable(work.data, work.inputs, lang, comm.rank + 1, comm.size)
+    shard = load_adaptable(work.data, work.inputs, lang, comm, work.train.store)
     transforms = SpeakerAdaptation(shard, comm, spec, lang.silence_phones)
     trainer, model = train_triphones(work, lang, shard, comm, transforms)
-    alignment_model = _alignment_model(model, shard, transforms.without(), work.train.update, comm)
+    alignment_model = _alignment_model(model, shard, transforms.without, work.train.update, comm)
     if comm.rank == 0:
         write_model(work.out / ALIGNMENT_MODEL, alignment_model.trans, alignment_model.gmm)
     finish(work.out, trainer)
@@ -77,7 +78,7 @@ class SpeakerAdaptation(SpeakerTransforms):
     def begin(self) -> None:
         """The transforms of the alignment directory, else new ones from its alignment and model."""
         if (self.ali_dir / "trans.1").exists():
-            self.restore(read_transforms(self.ali_dir))
+            self.restore(read_transforms(self.ali_dir, self.names))
             return
         if (self.ali_dir / ALIGNMENT_MODEL).exists():
             raise UserError(f"{self.ali_dir} has an alignment model but no transforms (trans.1); align with steps/align_fmllr.py")
@@ -90,9 +91,9 @@ class SpeakerAdaptation(SpeakerTransforms):
         return model
 
 
-def _alignment_model(model: Model, shard: AdaptableShard, feats: np.ndarray, options, comm) -> Model:
-    """The model with means and variances of `feats`, the shard's features before fMLLR; every Gaussian stays."""
-    stats, counts = shard.accumulate(model.trans, model.gmm, seen_as=feats)
+def _alignment_model(model: Model, shard: AdaptableShard, without: Callable[[int], np.ndarray], options, comm) -> Model:
+    """The model with means and variances of the shard's features before fMLLR, `without` of each utterance; every Gaussian stays."""
+    stats, counts = shard.accumulate(model.trans, model.gmm, seen_as=without)
     stats.allreduce(comm)
     comm.allreduce(counts)
     model.trans.update(counts)

@@ -17,21 +17,23 @@ from pyasr.base.seeds import generator
 from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
+from pyasr.hmm.align_report import MOST_MISSING, AlignReport
 from pyasr.hmm.gmm_dir import silence_pdfs, training_files, write_static_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions, mix_up
 from pyasr.hmm.model import MODEL, read_transitions, read_tree
-from pyasr.hmm.phone_segments import convert_alignments
+from pyasr.hmm.phone_segments import iterate_converted
 from pyasr.hmm.questions import make_questions
-from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
+from pyasr.hmm.shard import Shard
+from pyasr.hmm.store import StoreOptions
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.train_gmm import Adaptation, Model, ScheduleOptions, Trainer, TrainOptions, has_checkpoint
 from pyasr.hmm.transcripts import check_transcripts
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.hmm.tree_building import build_tree, init_model_from_stats, read_roots
-from pyasr.hmm.tree_stats import TreeStats, accumulate_tree_stats
+from pyasr.hmm.tree_stats import TreeStats, accumulate_tree_stats, reduced
 from pyasr.hmm.viterbi import AlignOptions
-from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.int_vectors import iterate_job_archives
 from pyasr.lang.lang_dir import LangDir
 
 
@@ -59,6 +61,7 @@ class TriphoneStep:
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    store: StoreOptions = group(StoreOptions)
     jobs: JobOptions = group(JobOptions)
 
     def check(self) -> None:
@@ -81,7 +84,7 @@ class TriphoneStep:
 
     def spec(self, out: Path, inputs: InputOptions) -> TriphoneSpec:
         """The work of making `out` from features of `inputs`."""
-        train = TrainOptions(self.schedule, self.align, self.update, self.missing)
+        train = TrainOptions(self.schedule, self.align, self.update, self.missing, self.store)
         return TriphoneSpec(self.data, self.lang, self.ali_dir, out, self.tree, train, inputs)
 
 
@@ -107,7 +110,8 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
     old = read_transitions(spec.ali_dir / MODEL)
     tree, model = None, None
     if not comm.bcast_object(has_checkpoint(spec.out)):
-        report = shard.set_alignments(read_job_archives(spec.ali_dir, keys=set(shard.keys)), old.num_tids, spec.ali_dir)
+        alignments = iterate_job_archives(spec.ali_dir, keys=set(shard.keys))
+        report = shard.set_alignments(alignments, old.num_tids, spec.ali_dir)
         if not comm.reduce_scalar(report.num_aligned):
             raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
         if adaptation:
@@ -124,12 +128,11 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
 
 def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
     """The tree, written to `spec.out`, and a model of one Gaussian per leaf, from the shards' alignments; the same on all ranks."""
-    alignments = shard.alignments()
-    feats = {utt: shard.features(i) for i, utt in enumerate(shard.keys)}
-    own = accumulate_tree_stats(old, alignments, feats, lang.context_indep_phones) if alignments else None
-    parts = [part for part in comm.allgather(own) if part is not None]
+    alignments = dict(shard.alignments())
+    own = accumulate_tree_stats(old, alignments, shard, lang.context_indep_phones) if alignments else None
+    total = reduced(own, comm)
     if comm.rank == 0:
-        stats = rounded(TreeStats.add(parts))
+        stats = rounded(total)
         topology = Topology.read(lang.topo)
         central = topology.num_pdf_classes(lang.nonsilence_phones[0]) // 2
         questions = make_questions(stats, lang.sets, lang.extra_questions, pdf_classes=(central,), seed=spec.train.schedule.seed)
@@ -151,4 +154,4 @@ def rounded(stats: TreeStats) -> TreeStats:
 
 def _converted(shard: Shard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:
     """Replace the shard's alignment by the same states of the new model."""
-    return shard.set_alignments(convert_alignments(old, new, tree, shard.alignments()), new.num_tids, ali_dir)
+    return shard.set_alignments(iterate_converted(old, new, tree, dict(shard.alignments())), new.num_tids, ali_dir)

@@ -141,6 +141,11 @@ class GraphCompiler:
             graphs[utterance] = self._expand(parts, distinct, classes, hmms)
         return graphs, failed
 
+    def failures(self, words: dict[str, np.ndarray]) -> dict[str, str]:
+        """{utterance: what is wrong} for those of {utterance: word ids} that `compile` makes no graph of."""
+        made = ((utterance, self._phone_graph(np.asarray(ids, np.int64))) for utterance, ids in words.items())
+        return {utterance: found for utterance, found in made if isinstance(found, str)}
+
     def _phone_graph(self, ids: np.ndarray):
         """(phone graph, neighbours, window offsets, window codes), or a sentence about what is wrong."""
         passed, *composed = kernels.compose_words(ids, *self._lexicon, *self._scratch)

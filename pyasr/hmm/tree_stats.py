@@ -23,6 +23,7 @@ from pyasr.io.arrays import load_arrays, save_arrays
 
 UNKNOWN = -1
 VAR_FLOOR = 0.01
+_TAG, _MESSAGE_BYTES = 1, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class TreeStats:
             raise UserError("tree statistics of different windows or feature dimensions cannot be added; accumulate them again")
         events, index = np.unique(np.concatenate([part.events for part in parts]), axis=0, return_inverse=True)
         sums = np.zeros((len(events), parts[0].sums.shape[1]))
-        _add_rows(np.concatenate([part.sums for part in parts]), index.ravel(), sums)
+        for part, rows in zip(parts, np.split(index.ravel(), np.cumsum([len(part.events) for part in parts])[:-1])):
+            _add_rows(part.sums, rows, sums)
         return cls(parts[0].central_position, events, sums)
 
     def save(self, path: Path) -> None:
@@ -92,25 +94,32 @@ def accumulate_tree_stats(
     """
     _check_events_fit(trans, context_width)
     ci_phones = np.array(sorted(ci_phones), np.int32)
-    frame_events = {}
-    for group in groups(alignments):
-        frame_events.update(_frame_events(trans, group, ci_phones, context_width, central_position))
-    events, ids = _number_events(frame_events, context_width)
+
+    def codes_of(group: Mapping[str, np.ndarray]) -> np.ndarray:
+        return _frame_codes(trans, group, ci_phones, context_width, central_position)
+
+    codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(codes_of(group)) for group in groups(alignments))]))
     sums = None
-    for utt, events_of_frame in ids.items():
-        x = np.ascontiguousarray(feats[utt], np.float32)
-        if len(x) != len(events_of_frame):
-            told = f"{len(events_of_frame)} frames in its alignment, {len(x)} in its features"
-            raise UserError(f"utterance {utt}: {told}; align again with these features")
-        sums = np.zeros((len(events), 1 + 2 * x.shape[1])) if sums is None else sums
-        _add_frames(x, events_of_frame, sums)
+    for group in groups(alignments):  # again, so that no more than a group's codes are in memory
+        numbers, end = np.searchsorted(codes, codes_of(group)), 0
+        for utt, tids in group.items():
+            x, begin, end = np.ascontiguousarray(feats[utt], np.float32), end, end + len(tids)
+            _check_length(utt, len(tids), len(x))
+            sums = np.zeros((len(codes), 1 + 2 * x.shape[1])) if sums is None else sums
+            _add_frames(x, numbers[begin:end], sums)
     if sums is None:
         raise UserError("no alignments: there is nothing to build a tree from")
-    return TreeStats(central_position, events, sums)
+    return TreeStats(central_position, _unpacked(codes, context_width), sums)
 
 
-def _frame_events(trans, group, ci_phones, width, centre) -> dict[str, np.ndarray]:
-    """Utterance -> rows (T, N + 1) of `TreeStats.events`, each packed into one int64."""
+def _check_length(utt: str, num_aligned: int, num_frames: int) -> None:
+    if num_aligned != num_frames:
+        told = f"{num_aligned} frames in its alignment, {num_frames} in its features"
+        raise UserError(f"utterance {utt}: {told}; align again with these features")
+
+
+def _frame_codes(trans, group, ci_phones, width, centre) -> np.ndarray:
+    """The rows of `TreeStats.events` of all frames of a group, each packed into one int64."""
     segments = split_to_phones(trans, group)
     windows = segments.windows(width, centre)
     around = np.arange(width) != centre
@@ -118,9 +127,7 @@ def _frame_events(trans, group, ci_phones, width, centre) -> dict[str, np.ndarra
     codes = np.zeros(len(segments.tids), np.int64)
     for column in windows.T:
         codes = codes * _RADIX + column[segments.phone_of] + 1
-    codes = codes * _RADIX + trans.tid2pdf_class[segments.tids]
-    ends = np.cumsum([len(alignment) for alignment in group.values()])[:-1]
-    return dict(zip(group, np.split(codes, ends)))
+    return codes * _RADIX + trans.tid2pdf_class[segments.tids]
 
 
 _RADIX = 2**15  # four digits fit an int64
@@ -135,13 +142,49 @@ def _check_events_fit(trans: TransitionModel, width: int) -> None:
         raise UserError(f"{told}; make the lang directory from fewer phones, or with --position-dependent-phones false")
 
 
-def _number_events(frame_events: dict[str, np.ndarray], width: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The events that occur, and the number of each frame's event."""
-    unique = {utt: np.unique(codes, return_inverse=True) for utt, codes in frame_events.items()}
-    codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(found for found, _ in unique.values())]))
+def _unpacked(codes: np.ndarray, width: int) -> np.ndarray:
+    """The events of `_frame_codes`, int32 (num_events, width + 1)."""
     digits = [codes // _RADIX**power % _RADIX - (power > 0) for power in range(width, -1, -1)]
-    ids = {utt: np.searchsorted(codes, found)[inverse] for utt, (found, inverse) in unique.items()}
-    return np.stack(digits, axis=1).astype(np.int32), ids
+    return np.stack(digits, axis=1).astype(np.int32)
+
+
+def reduced(own: TreeStats | None, comm) -> TreeStats | None:
+    """On rank 0 the statistics of all ranks together, elsewhere None; `own` is None on a rank without any.
+
+    Rank 0 adds those of one rank after the other, which come in messages of up to 16 MB. Every rank must call this.
+    """
+    if comm.rank > 0:
+        shape = [*own.events.shape, own.sums.shape[1], own.central_position] if own else [0, 0, 0, 0]
+        comm.send(np.array(shape, np.int64), 0, _TAG)
+        for array in (own.events, own.sums) if own else ():
+            for piece in _pieces(array):
+                comm.send(piece, 0, _TAG)
+        return None
+    total = own
+    for rank in range(1, comm.size):
+        part = _receive(comm, rank)
+        total = TreeStats.add([total, part]) if total and part else total or part
+    return total
+
+
+def _receive(comm, rank: int) -> TreeStats | None:
+    """What `reduced` sends on another rank."""
+    shape = np.empty(4, np.int64)
+    comm.receive(shape, _TAG, rank)
+    num_events, width, columns, central_position = shape.tolist()
+    if not num_events:
+        return None
+    events, sums = np.empty((num_events, width), np.int32), np.empty((num_events, columns))
+    for array in (events, sums):
+        for piece in _pieces(array):
+            comm.receive(piece, _TAG, rank)
+    return TreeStats(central_position, events, sums)
+
+
+def _pieces(array: np.ndarray) -> list[np.ndarray]:
+    """Views of the rows, of up to 16 MB each."""
+    rows = max(_MESSAGE_BYTES // array[:1].nbytes, 1)
+    return [array[begin : begin + rows] for begin in range(0, len(array), rows)]
 
 
 def log_likelihood(sums: np.ndarray, var_floor: float = VAR_FLOOR) -> np.ndarray:

@@ -32,7 +32,7 @@ from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix
 from pyasr.feats.vtln import SPEAKER_WARPS
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import check_phones
-from pyasr.hmm.gmm_update import pdf_blocks
+from pyasr.hmm.gmm_update import by_pdf, pdf_blocks
 from pyasr.hmm.model import first_pass_model, read_model
 from pyasr.hmm.pdf_posteriors import SilenceWeighting
 from pyasr.hmm.unadapted import told_of_speakers
@@ -144,7 +144,7 @@ def _log_like(features: np.ndarray, spread: np.ndarray, pdfs: np.ndarray, gmm: A
         return 0.0
     mean, own = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64)
     scaled = mean + (features - mean) * np.divide(spread, own, out=np.ones_like(own), where=own > 0)
-    return sum(float(block.log_likes.sum(dtype=np.float64)) for block in pdf_blocks(gmm, scaled.astype(np.float32), pdfs))
+    return sum(float(block.log_likes.sum(dtype=np.float64)) for block in pdf_blocks(gmm, by_pdf(scaled.astype(np.float32), pdfs)))
 
 
 def _speech(features: dict[str, np.ndarray], aligned: list[str], pdfs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ line's end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,22 +28,28 @@ MOST_JOBS = 100_000
 
 def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
     """{key: int32 array} in the file's order. Raises UserError naming the file when it is missing, truncated or something else."""
+    return dict(iterate_int_vectors(path))
+
+
+def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """(key, int32 array) one after the other, as of `read_int_vectors`; the bytes of the file stay in memory meanwhile."""
     data = read_content(Path(path))
-    vectors: dict[str, np.ndarray] = {}
+    known: set[str] = set()
     position, key, begin = 0, "", 0
     try:
         while position < len(data):
-            key = read_key(data, position, path, _KIND, vectors)
+            key = read_key(data, position, path, _KIND, known)
+            known.add(key)
             begin = position + len(key.encode()) + 1
             if data[begin:begin + 2] == _BINARY:
-                vectors[key], position = _binary_vector(data, begin + 2, path, key)
+                vector, position = _binary_vector(data, begin + 2, path, key)
             else:
-                vectors[key], position = _text_vector(data, begin, path, key)
+                vector, position = _text_vector(data, begin, path, key)
+            yield key, vector
     except UserError:
         found = data[begin:begin + _LOOKED_AT_BYTES] if key else b""
         refuse_other(f"{path}: {key} at byte {begin}", found, INTEGERS, "give an archive of alignments", (SOME_INTEGERS, TEXT))
         raise
-    return vectors
 
 
 def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool = True) -> None:
@@ -56,18 +62,25 @@ def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool =
 def read_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> dict[str, np.ndarray]:
     """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`, or those of `keys`: no more than one
     archive and these are in memory at once."""
-    vectors: dict[str, np.ndarray] = {}
+    return dict(iterate_job_archives(directory, stem, keys))
+
+
+def iterate_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> Iterator[tuple[str, np.ndarray]]:
+    """(key, int32 array) one after the other, as of `read_job_archives`."""
+    earlier: set[str] = set()
     for path in job_archive_files(directory, stem):
-        more = {key: vector for key, vector in read_int_vectors(path).items() if keys is None or key in keys}
-        check_new(path, more, vectors)
-        vectors |= more
-    return vectors
+        own: set[str] = set()
+        for key, vector in iterate_int_vectors(path):
+            if keys is None or key in keys:
+                check_new(path, (key,), earlier)
+                own.add(key)
+                yield key, vector
+        earlier |= own
 
 
-def check_new(path: Path, vectors: Mapping[str, object], earlier: Mapping[str, object]) -> None:
+def check_new(path: Path, keys: Iterable[str], earlier: Container[str]) -> None:
     """Raise UserError where an utterance of the archive of a job was among those of `earlier` jobs."""
-    twice = vectors.keys() & earlier.keys()
-    if twice:
+    if twice := [key for key in keys if key in earlier]:
         raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
 
 

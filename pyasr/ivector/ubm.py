@@ -17,7 +17,7 @@ from pyasr.base.options import group, option
 from pyasr.base.progress_note import Course
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, global_moments, mix_up, pdf_blocks, update
+from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, PdfFrames, accumulate, blocks, global_moments, mix_up, pdf_blocks, update
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 UBM_FILE = "final.dubm"
@@ -64,12 +64,17 @@ def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
     course = Course("iteration of the UBM", options.ubm_iters)
     for x in range(options.ubm_iters):
         stats = GmmStats.zeros(model)
-        accumulate(model, feats, np.zeros(len(feats), np.int64), stats)
+        accumulate(model, _frames(feats), stats)
         stats.allreduce(comm)
         model = comm.bcast_object(_next_model(model, stats, options, x) if comm.rank == 0 else None)
         if comm.rank == 0:
             course.tell(x + 1, stats.log_like / stats.num_frames, stats.num_frames)
     return model
+
+
+def _frames(feats: np.ndarray) -> PdfFrames:
+    """Frames (T, D) that all belong to the one pdf."""
+    return ((0, block) for block in blocks(feats))
 
 
 def report_size(directory: Path, options: UbmOptions) -> None:
@@ -91,9 +96,10 @@ def _next_model(model: AmDiagGmm, stats: GmmStats, options: UbmOptions, x: int) 
 
 def frame_posteriors(ubm: AmDiagGmm, feats: np.ndarray, options: PosteriorOptions) -> np.ndarray:
     """p(g | x_t), float64 (T, num_gauss), each row with sum `posterior_scale`; those below `min_post` are zero, but for a row's largest."""
-    result = np.zeros((len(feats), ubm.num_gauss))
-    for block in pdf_blocks(ubm, feats, np.zeros(len(feats), np.int64)):
-        result[block.rows] = block.posteriors.T
+    result, begin = np.zeros((len(feats), ubm.num_gauss)), 0
+    for block in pdf_blocks(ubm, _frames(feats)):
+        result[begin : begin + len(block.feats)] = block.posteriors.T
+        begin += len(block.feats)
     if len(feats):
         result[result < np.minimum(result.max(1, keepdims=True), options.min_post)] = 0.0
         result *= options.posterior_scale / result.sum(1, keepdims=True)

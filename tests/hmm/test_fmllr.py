@@ -8,7 +8,7 @@ from pyasr.hmm.fmllr import FmllrOptions, FmllrStats, estimate_fmllr, identity, 
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.row_updates import maximise_rows, objective
-from pyasr.hmm.speaker_transforms import compose_all, estimate_transforms, speaker_stats
+from pyasr.hmm.speaker_transforms import compose_all, estimate_transforms, shared_speakers, speaker_stats
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 
@@ -150,15 +150,20 @@ def utterances(model):
     return parts
 
 
+def by_speaker(parts):
+    return [(speaker, [part for part in parts if part[0] == speaker]) for speaker in dict.fromkeys(part[0] for part in parts)]
+
+
 @pytest.mark.parametrize("num_ranks", [2, 3])
 def test_speakers_divided_among_ranks(model, num_ranks):
     parts = utterances(model)
-    alone = estimate_transforms(speaker_stats(parts, model), FmllrOptions(), SoloComm())
+    alone = estimate_transforms(by_speaker(parts), model, FmllrOptions(), {}, SoloComm())
     assert np.array_equal(alone["few"], identity(DIM)) and not np.array_equal(alone["s1"], identity(DIM))
 
     def rank(comm):
         own = [part for i, part in enumerate(parts) if (i * i) % num_ranks == comm.rank]
-        return estimate_transforms(speaker_stats(own, model), FmllrOptions(), comm), {speaker for speaker, _, _ in own}
+        speakers = {speaker for speaker, _, _ in own}
+        return estimate_transforms(by_speaker(own), model, FmllrOptions(), shared_speakers(speakers, comm), comm), speakers
 
     for found, speakers in run_threads(num_ranks, rank):
         assert found.keys() == speakers

@@ -8,7 +8,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import parse
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_kernels import BLOCK, augmented_blocks, score_block
-from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, mix_up, pdf_occupancies, split_targets, update
+from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, by_pdf, mix_up, pdf_occupancies, split_targets, update
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 DIM = 7
@@ -126,8 +126,8 @@ def random_pdfs(num_frames, num_pdfs, seed=4):
 def test_statistics(model, feats):
     pdfs = random_pdfs(len(feats), model.num_pdfs)
     stats = GmmStats.zeros(model)
-    accumulate(model, feats[:300], pdfs[:300], stats)
-    accumulate(model, feats[300:], pdfs[300:], stats)
+    accumulate(model, by_pdf(feats[:300], pdfs[:300]), stats)
+    accumulate(model, by_pdf(feats[300:], pdfs[300:]), stats)
     sums, total = direct_sums(model, feats, pdfs)
     np.testing.assert_allclose(stats.sums, sums, rtol=1e-4, atol=1e-4)
     assert stats.num_frames == (pdfs >= 0).sum() and stats.log_like == pytest.approx(total, rel=1e-6)
@@ -142,7 +142,7 @@ def test_em_is_that_of_float64(feats):
     plain, last = model, -np.inf
     for _ in range(10):
         stats = GmmStats.zeros(model)
-        accumulate(model, feats, pdfs, stats)
+        accumulate(model, by_pdf(feats, pdfs), stats)
         assert stats.log_like >= last - 1e-3
         last = stats.log_like
         model = update(model, stats, options)

@@ -5,7 +5,7 @@ import pytest
 from gmm_toys import log_gaussians, random_model
 
 from pyasr.base.errors import UserError
-from pyasr.hmm.gmm_update import GmmStats, accumulate
+from pyasr.hmm.gmm_update import GmmStats, accumulate, by_pdf
 from pyasr.hmm.lda import LdaStats, estimate_lda, scatter
 from pyasr.hmm.mllt import MlltStats, estimate_mllt, transform_means
 from pyasr.hmm.row_updates import maximise_rows, objective
@@ -90,7 +90,7 @@ def corpus():
 def mllt_stats(model, feats, pdfs) -> MlltStats:
     stats = MlltStats.zeros(DIM)
     for part in np.array_split(np.arange(len(feats)), 3):
-        stats.accumulate(model, feats[part], pdfs[part])
+        stats.accumulate(model, by_pdf(feats[part], pdfs[part]))
     return stats
 
 
@@ -137,8 +137,8 @@ def test_likelihood_rises_by_at_least_the_gain(corpus):
     model, feats, pdfs = corpus
     matrix, gain = estimate_mllt(mllt_stats(*corpus))
     before, after = GmmStats.zeros(model), GmmStats.zeros(model)
-    accumulate(model, feats, pdfs, before)
-    accumulate(transform_means(model, matrix), (feats @ matrix.T).astype(np.float32), pdfs, after)
+    accumulate(model, by_pdf(feats, pdfs), before)
+    accumulate(transform_means(model, matrix), by_pdf((feats @ matrix.T).astype(np.float32), pdfs), after)
     rise = (after.log_like - before.log_like) / before.num_frames + np.linalg.slogdet(matrix)[1]
     assert rise >= gain - 1e-4 and gain > 0.01
 

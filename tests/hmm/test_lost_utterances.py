@@ -13,7 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions
 from pyasr.data.datadir import split
 from pyasr.data.validation import validate
-from pyasr.hmm.shard import FAILED_FILE, AlignReport
+from pyasr.hmm.align_report import FAILED_FILE, AlignReport
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.dict_dir import RESERVED_WORDS

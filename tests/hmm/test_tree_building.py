@@ -8,6 +8,7 @@ import pytest
 from tree_toys import PHONES, SETS, SIL, alignment_of, emission, plain_log_like, plain_stats, random_corpus, topology
 
 from pyasr.base.errors import UserError
+from pyasr.hmm import phone_segments, tree_stats
 from pyasr.hmm.leaf_clustering import cluster_leaves
 from pyasr.hmm.questions import cluster_phones, make_questions, read_int_lines
 from pyasr.hmm.topology import Topology
@@ -15,6 +16,7 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import PDF_CLASS, ContextTree, Leaf, Split, leaves, monophone_tree
 from pyasr.hmm.tree_building import Roots, build_tree, grow_tree, init_model_from_stats, read_roots
 from pyasr.hmm.tree_stats import TreeStats, accumulate_tree_stats, log_likelihood
+from pyasr.parallel.threads import run_threads
 
 TOPO = topology()
 TREE = monophone_tree(SETS, {phone: 3 for phone in TOPO.phones})
@@ -67,6 +69,35 @@ def test_statistics_of_parts_add_up(stats, tmp_path):
     parts[1].save(tmp_path / "stats")
     total = TreeStats.add([parts[0], TreeStats.load(tmp_path / "stats"), parts[2]])
     assert (total.events == stats.events).all() and np.allclose(total.sums, stats.sums, rtol=1e-12)
+
+
+@pytest.mark.parametrize("without", [(), (0,), (2,), (0, 1, 3)])
+def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, without):
+    """The same to the bit as those of all ranks added in their order; a rank may have none."""
+    monkeypatch.setattr(tree_stats, "_MESSAGE_BYTES", 5000)
+    shares = [dict(list(ALIGNMENTS.items())[begin::4]) for begin in range(4)]
+    parts = [None if rank in without else accumulate_tree_stats(TRANS, share, FEATS, SIL) for rank, share in enumerate(shares)]
+    sent = []
+
+    def rank(comm):
+        real = comm.send
+        comm.send = lambda array, to, tag: sent.append((to, array.nbytes)) or real(array, to, tag)
+        return tree_stats.reduced(parts[comm.rank], comm)
+
+    total, *others = run_threads(4, rank)
+    expected = TreeStats.add([part for part in parts if part])
+    assert np.array_equal(total.events, expected.events) and np.array_equal(total.sums, expected.sums)
+    assert others == [None] * 3 and {to for to, _ in sent} == {0} and max(num_bytes for _, num_bytes in sent) <= 5000
+    assert sum(num_bytes for _, num_bytes in sent) == 3 * 32 + sum(part.events.nbytes + part.sums.nbytes for part in parts[1:] if part)
+
+
+def test_statistics_of_groups_are_those_of_all(monkeypatch):
+    """Of which no more than a group's frames are in memory."""
+    expected = accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, SIL)
+    real = phone_segments.groups
+    monkeypatch.setattr(tree_stats, "groups", lambda alignments: real(alignments, 7))
+    found = accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, SIL)
+    assert np.array_equal(found.events, expected.events) and np.array_equal(found.sums, expected.sums)
 
 
 def test_likelihood_is_kaldis(root, stats):
