@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.data.datadir import DataDir
-from pyasr.io.int_vectors import job_archive_files, read_int_vectors, write_int_vectors
+from pyasr.io.int_vectors import iterate_int_vectors, job_archive_files, read_int_vectors, write_int_vectors
 
 _OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
 
@@ -32,21 +32,22 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
 
     Raises UserError where too many utterances have none of their length.
     """
-    archives = [read_int_vectors(path) for path in job_archive_files(ali_dir)]
-    aligned = {utt: job for job, archive in enumerate(archives) for utt in archive}
+    paths = job_archive_files(ali_dir)
+    aligned = {utt: (job, len(tids)) for job, path in enumerate(paths) for utt, tids in iterate_int_vectors(path)}
     originals, num_frames = data.optional_table("utt2uniq"), data.utt2num_frames
-    copied: list[dict] = [{} for _ in archives]
+    sources: list[dict[str, str]] = [{} for _ in paths]  # of each archive: {utterance: whose alignment it gets}
     left_out = {}
     for utt in data.utterances:
-        sources = [name for name in names_of_original(utt, originals.get(utt, utt)) if name in aligned]
-        fitting = [name for name in sources if len(archives[aligned[name]][name]) == num_frames.get(utt)]
+        found = [name for name in names_of_original(utt, originals.get(utt, utt)) if name in aligned]
+        fitting = [name for name in found if aligned[name][1] == num_frames.get(utt)]
         if fitting:
-            copied[aligned[fitting[0]]][utt] = archives[aligned[fitting[0]]][fitting[0]]
+            sources[aligned[fitting[0]][0]][utt] = fitting[0]
         else:
-            left_out[utt] = "its original has another number of frames" if sources else "its original is not aligned"
+            left_out[utt] = "its original has another number of frames" if found else "its original is not aligned"
     check_left_out(left_out, len(data.utterances), missing, str(ali_dir), f"align what {data.path} was copied of, at all its speeds")
-    for job, alignments in enumerate(copied, 1):
-        write_int_vectors(out / f"ali.{job}.gz", alignments)
+    for job, (path, source_of) in enumerate(zip(paths, sources), 1):  # again, so that one archive is in memory
+        alignments = read_int_vectors(path)
+        write_int_vectors(out / f"ali.{job}.gz", {utt: alignments[source] for utt, source in source_of.items()})
     _copy_other_files(ali_dir, out)
     return len(data.utterances) - len(left_out)
 
