@@ -18,6 +18,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
+from pyasr.hmm.store import StoreOptions
 from pyasr.ivector.em import EmOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.ivector.features import write_inputs
@@ -36,6 +37,7 @@ class TrainIvectorExtractor:
     ubm: UbmOptions = group(UbmOptions)
     stats: StatsOptions = group(StatsOptions)
     em: EmOptions = group(EmOptions)
+    store: StoreOptions = group(StoreOptions)
     jobs: JobOptions = group(JobOptions)
 
 
@@ -46,7 +48,7 @@ def main(options: TrainIvectorExtractor) -> None:
     with output_of(options, options.dir, [*tables, *of_model]) as out:
         write_inputs(out, options.inputs, options.model_dir)
         keep_origin(out, options.data)
-        spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em)
+        spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em, options.store)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.ivector.train:train_rank", spec, num_ranks=options.jobs.nj)
         report_size(out, options.ubm)
 

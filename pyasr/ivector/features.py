@@ -27,8 +27,13 @@ class IvectorFeatures:
         self._plain = FeatureReader(data, dataclasses.replace(options, cmvn="none"), matrix)
         self._known = set(self._plain.keys)
 
-    def __getitem__(self, utt: str) -> tuple[np.ndarray, np.ndarray]:
-        """(plain, normalised), float32 (T, D). Raises LeftOut for an utterance that has none to be used."""
+    @property
+    def dim(self) -> int:
+        """Columns of both."""
+        return self._plain.dim
+
+    def num_frames(self, utt: str) -> int:
+        """Frames of an utterance. Raises LeftOut for one that has none to be used."""
         if utt not in self._known:
             raise LeftOut("no features in feats.scp")
         raw = self._plain.raw(utt)
@@ -36,6 +41,11 @@ class IvectorFeatures:
             raise LeftOut("no frames")
         if not np.isfinite(raw).all():
             raise LeftOut("its features are not finite")
+        return len(raw)
+
+    def __getitem__(self, utt: str) -> tuple[np.ndarray, np.ndarray]:
+        """(plain, normalised), float32 (T, D). Raises LeftOut as `num_frames`."""
+        self.num_frames(utt)
         return self._plain[utt], self._normalised[utt]
 
 

@@ -24,20 +24,28 @@ class BaumWelchStats:
     squares: np.ndarray
 
 
-def collect(utterances: Iterable[tuple[np.ndarray, np.ndarray]], num_gauss: int, dim: int) -> BaumWelchStats:
-    """Statistics of (posteriors (T, num_gauss), features (T, dim)) of each utterance; one without frames does not count."""
+def collect(utterances: Iterable[tuple[np.ndarray, np.ndarray]], num_gauss: int, dim: int,
+            sums: np.ndarray | None = None) -> BaumWelchStats:  # fmt: skip
+    """Statistics of (posteriors (T, num_gauss), features (T, dim)) of each utterance; one without frames does not count.
+
+    sums  where F is put, float64 (at least as many as there are utterances, num_gauss, dim); None: in memory
+    """
+    if sums is None:
+        utterances = list(utterances)
+        sums = np.zeros((len(utterances), num_gauss, dim))
+    counts = np.zeros(sums.shape[:2])
     rows, columns = np.tril_indices(dim)
-    counts, sums, lower = [np.zeros((0, num_gauss))], [np.zeros((0, num_gauss, dim))], np.zeros((num_gauss, len(rows)))
+    lower, number = np.zeros((num_gauss, len(rows))), 0
     for posteriors, feats in utterances:
         feats = np.asarray(feats, np.float64)
         if not len(feats):
             continue
-        counts.append(posteriors.sum(0)[None])
-        sums.append((posteriors.T @ feats)[None])
+        counts[number], sums[number] = posteriors.sum(0), posteriors.T @ feats
+        number += 1
         for begin in range(0, len(feats), _FRAMES_PER_BLOCK):
             block = slice(begin, begin + _FRAMES_PER_BLOCK)
             lower += posteriors[block].T @ (feats[block, rows] * feats[block, columns])
     squares = np.zeros((num_gauss, dim, dim))
     squares[:, rows, columns] = lower
     squares[:, columns, rows] = lower
-    return BaumWelchStats(np.concatenate(counts), np.concatenate(sums), squares)
+    return BaumWelchStats(counts[:number], sums[:number], squares)

@@ -14,6 +14,7 @@ from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, split
 from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.store import StoreOptions, reserve, zeros
 from pyasr.ivector.em import EmOptions, train
 from pyasr.ivector.extractor import EXTRACTOR_FILE, write_extractor
 from pyasr.ivector.features import IvectorFeatures
@@ -39,37 +40,51 @@ class IvectorSpec:
     ubm: UbmOptions
     stats: StatsOptions
     em: EmOptions
+    store: StoreOptions = StoreOptions()
 
 
 def train_rank(spec: IvectorSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; rank 0 writes final.dubm and final.ie to `spec.out`."""
     features = IvectorFeatures(spec.data, spec.out)
-    keys, frames = _load(spec, features, comm)
-    ubm = train_ubm(frames, comm, spec.ubm)
-    stats = collect(_weighted(spec.stats, features, keys, ubm), ubm.num_gauss, ubm.dim)
+    lengths = _usable(spec, features, comm)
+    room = reserve(spec.data, sum(lengths.values()), spec.store, comm, kept_bytes=0)
+    ubm = train_ubm(_subsampled(spec, features, lengths, room), comm, spec.ubm)
+    sums = zeros((len(lengths), ubm.num_gauss, ubm.dim), np.float64, room, spec.out)
+    stats = collect(_weighted(spec.stats, features, list(lengths), ubm), ubm.num_gauss, ubm.dim, sums)
     extractor = train(stats, comm, spec.em, spec.ubm.seed)
     if comm.rank == 0:
         write_ubm(spec.out / UBM_FILE, ubm)
         write_extractor(spec.out / EXTRACTOR_FILE, extractor)
 
 
-def _load(spec: IvectorSpec, features: IvectorFeatures, comm) -> tuple[list[str], np.ndarray]:
-    """This rank's utterances and the frames (T, D) that train the UBM. Raises UserError when too many utterances cannot be used."""
-    parts, left_out = {}, {}
+def _usable(spec: IvectorSpec, features: IvectorFeatures, comm) -> dict[str, int]:
+    """{utterance: number of frames} of this rank. Raises UserError when too many utterances cannot be used."""
+    lengths, left_out = {}, {}
     for utt in split(spec.data, comm.size)[comm.rank]:
         try:
-            parts[utt] = features[utt][1][::spec.ubm.ubm_subsample].copy()
+            lengths[utt] = features.num_frames(utt)
         except LeftOut as reason:
             left_out[utt] = str(reason)
     _report(spec, left_out, comm)
-    if not parts:
+    if not lengths:
         raise UserError(f"{spec.data}: no utterance of shard {comm.rank + 1} of {comm.size} can be used; lower --nj")
-    return list(parts), np.concatenate(list(parts.values()))
+    return lengths
+
+
+def _subsampled(spec: IvectorSpec, features: IvectorFeatures, lengths: dict[str, int], room: int) -> np.ndarray:
+    """The frames (T, D) that train the UBM."""
+    step, end = spec.ubm.ubm_subsample, 0
+    frames = zeros((sum(-(-num_frames // step) for num_frames in lengths.values()), features.dim), np.float32, room, spec.out)
+    for utt in lengths:
+        own = features[utt][1][::step]
+        begin, end = end, end + len(own)
+        frames[begin:end] = own
+    return frames
 
 
 def _report(spec: IvectorSpec, left_out: dict[str, str], comm) -> None:
     """Name all ranks' utterances that are left out, on rank 0."""
-    everywhere = {utt: reason for part in comm.allgather(left_out) for utt, reason in part.items()}
+    everywhere = {utt: reason for part in comm.gather(left_out) or [] for utt, reason in part.items()}
     if comm.rank == 0:
         check_left_out(everywhere, len(DataDir(spec.data).utterances), spec.stats.missing, str(spec.data), "make their features")
 

@@ -14,6 +14,7 @@ from pyasr.feats.transforms import write_matrix
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
+from pyasr.ivector import train
 from pyasr.ivector.ubm import UBM_FILE, write_ubm
 
 SIZES = ("--num-gauss", 4, "--ivector-dim", 3, "--num-iters", 6, "--ubm-iters", 10, "--ubm-split-iters", 5, "--cmvn", "none",
@@ -162,3 +163,15 @@ def write_data(path, dim: int):
         writer.write("a-0", np.ones((30, dim), np.float32))
     write_data_dir(path, {"utt2spk": {"a-0": "a"}})
     return path
+
+
+def test_statistics_on_disk_make_the_same_extractor(data, extractor, tmp_path, monkeypatch):
+    """Frames and statistics that do not fit into memory; their files have no names."""
+    made, real = [], train.zeros
+    monkeypatch.setattr(train, "reserve", lambda *_, **__: 0)
+    monkeypatch.setattr(train, "zeros", lambda *words: made.append(real(*words)) or made[-1])
+    run_here("train_ivector_extractor.py", "--nj", 2, *SIZES, *PLAIN, data, tmp_path / "out", threads=True)
+    assert len(made) == 4 and all(isinstance(array, np.memmap) for array in made)
+    for name in ("final.dubm", "final.ie"):
+        assert (tmp_path / "out" / name).read_bytes() == (extractor / name).read_bytes()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in extractor.iterdir()}
