@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A long training that streams its frames within a limit of memory, is killed, and goes on: what memory it takes, and how soon it learns again.
+"""A long training on streamed frames within a limit of memory, which is killed and goes on: its memory, and how soon it learns again.
 
 Makes synthetic features, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to 8806 pdfs, in SCRATCH, where a corpus of
 the same size is used again; trains a network on ranks that may take --limit-gb each (RLIMIT_DATA, which the kernel enforces for every
@@ -133,7 +133,8 @@ def command(options: Benchmark, corpus: Path, out: Path) -> list[str]:
     flags = {"num-ranks": options.num_ranks, "cmvn": "none", "hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim,
              "learning-rate": 0.01, "period-frames": 2048, "log-frames": 1, "checkpoint-minutes": options.train_s / 60 / 6, "device": "cpu"}  # fmt: skip
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    return [sys.executable, str(STEP), *words, *options.flags.split(), *(str(corpus / name) for name in ("data", "lang", "ali")), str(out)]
+    inputs = [str(corpus / name) for name in ("data", "lang", "ali")]
+    return [sys.executable, str(STEP), *words, *options.flags.split(), *inputs, str(out)]
 
 
 def run(options: Benchmark, words: list[str], out: Path, seconds: float, reports: int) -> Seen:

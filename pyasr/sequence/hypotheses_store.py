@@ -6,7 +6,8 @@
     store["utt1"]
 
 Beside PATH, which is written last, are PATH.arcs, int32 (num_arcs, 4): source, target, begin, length; PATH.costs, float32 (num_arcs,);
-PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64 (num_utterances + 1, 2): the first arc and transition-id of each, and the ends.
+PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64 (num_utterances + 1, 2): the first arc and transition-id of each, and the
+ends.
 """
 
 from __future__ import annotations
