@@ -1,4 +1,4 @@
-"""Files of named numpy arrays (.npz), and of one array (.npy)."""
+"""Files of named numpy arrays (.npz), and of numbers that stay on disk."""
 
 from __future__ import annotations
 
@@ -60,18 +60,6 @@ def _array(content: bytes) -> np.ndarray:
         raise ValueError("an array is not whole")
     values = np.frombuffer(content, dtype, math.prod(shape), file.tell()) if math.prod(shape) else np.empty(0, dtype)
     return values.reshape(shape, order="F" if in_columns else "C").copy()
-
-
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Write one array, atomically."""
-    with atomic_write(path, "wb") as f:
-        np.save(f, array)
-
-
-def map_array(path: Path) -> np.ndarray:
-    """An array of `save_array`, which stays on disk; read only."""
-    with _reading:
-        return np.load(path, mmap_mode="r").view(np.ndarray)
 
 
 def map_numbers(path: Path, dtype: np.dtype, mode: str = "r") -> np.ndarray:

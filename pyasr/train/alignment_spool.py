@@ -17,7 +17,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.system_errors import naming
 from pyasr.io.int_vectors import check_new, job_archive_files, read_int_vectors
 
-SPOOL_FILE = "spool.npy"
+SPOOL_FILE = "targets.npz.spool"
 
 
 class AlignmentSpool:

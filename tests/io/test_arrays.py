@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.io.arrays import load_arrays, map_array, save_array, save_arrays
+from pyasr.io.arrays import load_arrays, save_arrays
 
 ARRAYS = {"keys": np.array(["a", "ü"]), "counts": np.arange(6).reshape(2, 3), "one": np.array(2.5)}
 
@@ -18,11 +18,6 @@ def test_round_trip(tmp_path):
     read = load_arrays(tmp_path / "x.npz", ("keys", "one"))
     assert list(read) == list(ARRAYS)
     assert all(np.array_equal(read[name], array) and read[name].dtype == array.dtype for name, array in ARRAYS.items())
-
-
-def test_an_array_that_stays_on_disk(tmp_path):
-    save_array(tmp_path / "x.npy", ARRAYS["counts"])
-    assert np.array_equal(map_array(tmp_path / "x.npy"), ARRAYS["counts"])
 
 
 def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):
@@ -38,9 +33,8 @@ def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ast, "literal_eval", observed)
     save_arrays(tmp_path / "x.npz", **ARRAYS)
-    save_array(tmp_path / "x.npy", ARRAYS["counts"])
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: map_array(tmp_path / "x.npy") if i % 2 else load_arrays(tmp_path / "x.npz"), range(40)))
+        list(pool.map(lambda _: load_arrays(tmp_path / "x.npz"), range(40)))
     assert len(most) >= 40 and max(most) == 1
 
 
@@ -68,6 +62,6 @@ def test_an_array_that_is_missing(tmp_path):
 
 
 def test_one_array_is_not_many(tmp_path):
-    save_array(tmp_path / "x.npy", ARRAYS["counts"])
+    np.save(tmp_path / "x.npy", ARRAYS["counts"])
     with pytest.raises(UserError, match="no file of arrays"):
         load_arrays(tmp_path / "x.npy")
