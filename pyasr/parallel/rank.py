@@ -25,7 +25,6 @@ from pyasr.base.last_words import LastWords, first, leave, words_of
 from pyasr.base.output import atomic_write
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
 from pyasr.base.system_errors import as_user_error
-from pyasr.base.torch_loading import defer_parts_of_torch
 from pyasr.parallel.comm import MpiComm
 from pyasr.parallel.devices import take_gpu
 from pyasr.parallel.witness import Witness
@@ -143,5 +142,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    defer_parts_of_torch()
     main(sys.argv[1:])
