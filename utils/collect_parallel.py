@@ -1,50 +1,49 @@
 #!/usr/bin/env python3
-"""Write the page of a comparison of parallel schemes on virtual learners, with published numbers beside ours, and its pictures.
+"""Write the page of published experiments on parallel training: claims with our verdicts, tables, and pictures.
 
-Reads   EXP/*/{simulation.json,metrics.jsonl} of steps/simulate_parallel.py, and EXP/*/decode_test/scoring where there is one;
-        EXP/real/SCHEME_RANKS/{final.nnet,metrics.jsonl} of steps/train_dnn.py; with --claims also the files *.jsonl that lie where PAGE
-        does, which utils/keep_simulation.py has written
-Writes  PAGE, and beside it speed_up.svg, loss.svg, consensus.svg, wer.svg, and those of kept trainings; a page that is no such one is
-        replaced with --force alone
+Reads   RESULTS/*.jsonl, which utils/keep_simulation.py has written
+Writes  PAGE, and beside it WORK_TABLE_{loss,wer,time,drift}.svg; a page that is no such one is replaced with --force alone
 
-    utils/collect_parallel.py exp/parallel exp/parallel/RESULTS.md
-    utils/collect_parallel.py --claims local/experiments/claims.tsv exp/parallel parallel/CLAIMS.md
+    local/experiments/page.sh        # of all experiments of a recipe
+    utils/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned parallel parallel/RESULTS.md
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.errors import UserError
 from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
 from pyasr.report.claims import read_claims
-from pyasr.report.experiments import NO_EXPERIMENTS, Experiments, kept_cells
-from pyasr.report.parallel import all_pictures, page
-from pyasr.report.parallel_runs import Runs, find_real_runs, find_runs
+from pyasr.report.experiments import Experiments, kept_cells, read_planned
+from pyasr.report.parallel import page, pictures
 
 _MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_parallel\.py`"
 
 
 @dataclass(frozen=True)
 class CollectParallel:
-    exp: Path = argument("directory whose subdirectories are simulations")
+    results: Path = argument("directory of files WORK.jsonl of kept trainings")
     page: Path = argument("Markdown file to be written")
-    claims: Path | None = option(None, "file of published claims, lines CLAIM SOURCE PUBLISHED TEST with tabs between them; simulations in "
-                                       "EXP are not needed then")
+    claims: Path | None = option(None, "file of published claims, lines CLAIM SOURCE PUBLISHED TEST with tabs between them")
+    planned: Path | None = option(None, "file of planned trainings, as --list of the scripts in local/experiments writes it; "
+                                         "those that have not been run are shown as missing")
 
 
 def main(options: CollectParallel) -> None:
     check_replaceable(options.page, _MARK, "page of parallel training that this program has written")
-    experiments = Experiments(read_claims(options.claims), kept_cells(options.page.parent)) if options.claims else NO_EXPERIMENTS
-    runs = Runs([]) if options.claims and not options.exp.exists() else find_runs(options.exp)
+    claims = read_claims(options.claims) if options.claims else []
+    found = Experiments(claims, kept_cells(options.results), read_planned(options.planned) if options.planned else [])
+    if not found.names:
+        raise UserError(f"{options.results}: no kept trainings (*.jsonl); run local/experiments/page.sh, or give --planned")
     options.page.parent.mkdir(parents=True, exist_ok=True)
-    files = {f"{name}.svg": picture for name, picture in all_pictures(runs, experiments).items()}
-    files[options.page.name] = page(runs, find_real_runs(options.exp / "real"), experiments)
+    files = {f"{name}.svg": picture for name, picture in pictures(found).items()} | {options.page.name: page(found)}
     for name, content in files.items():
         with atomic_write(options.page.with_name(name)) as f:
             f.write(content)
-    log.info(f"{options.page}: {len(runs.all) + len(experiments.runs)} simulations")
+    log.info(f"{options.page}: {len(found.runs)} simulations")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _MEASURES = {"loss": "held-out loss", "wer": "test WER %"}
 def experiment_pictures(cells: Cells) -> dict[str, str]:
     """SVGs by name: WORK_TABLE_loss and _wer where columns are numbers, _time and _drift of the column that most rows have."""
     made = {}
-    for name, table in by_table(cells).items():
+    for name, table in by_table(cells, cells).items():
         column = Counter(column for _, column in table).most_common(1)[0][0]
         told = {row: runs[0] for (row, own), runs in table.items() if own == column and len(runs[0].curve) > 2}
         pictures = {measure: _by_column(name, table, measure) for measure in _MEASURES}

@@ -1,46 +1,46 @@
-"""Sections of a page on published experiments in their own settings: claims with our verdicts, tables and pictures of all trainings."""
+"""Trainings of published experiments that are kept, beside those that are planned, by cell and by table.
+
+A training is WORK/TABLE/ROW/COLUMN/seedN: a line of WORK.jsonl, and a line of the file of planned trainings, which the scripts of
+local/experiments/ write with --list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
-from pyasr.report.claims import LEARNS, NOT_TRIED, Cells, Claim, measure
+from pyasr.base.errors import UserError
+from pyasr.io.text import read_lines
+from pyasr.report.claims import Cells, Claim
 from pyasr.report.kept_runs import KeptRun, read_kept
-from pyasr.report.parallel_tables import section
-from pyasr.report.text_table import markdown_table
+from pyasr.report.systems import family_of
 
-_HOW = """\
-A claim is *confirmed* or *refuted* where our trainings with the same seeds differ by more than chance: by Student's interval (95 %) of
-the difference of logarithms with three seeds or more, else by more than 1 % (losses) or 3 % (WERs). It is *not shown* where they do not,
-and *not tried* where trainings are missing. Numbers are means over seeds, with the least and the greatest where they differ. The tables
-below have the other cells."""
-_TABLES: dict[str, tuple[Callable[[KeptRun], float | None], str]] = {
-    "Held-out loss": (lambda run: run.loss, ".3f"),
-    "Loss of the model of one learner": (lambda run: run.learner_loss, ".3f"),
-    "Test WER %": (lambda run: run.wer, ".1f"),
-    "Test WER % of the model of one learner": (lambda run: run.learner_wer, ".1f"),
-    "Virtual time of an epoch, s": (lambda run: run.epoch_s, ".0f"),
-}
-Table = dict[tuple[str, str], list[KeptRun]]  # by row and column
-_FORMS = {"wer": ".1f", "learner-wer": ".1f", "epoch": ".0f"}
+Table = dict[tuple[str, str], list[KeptRun]]  # by row and column; no trainings: they are missing
 
 
 @dataclass(frozen=True)
 class Experiments:
-    """Claims, and trainings by cell and seed."""
+    """Claims, trainings by cell and seed, and the names of those that are planned."""
 
     claims: list[Claim]
     cells: Cells
+    planned: Collection[str] = field(default_factory=frozenset)
 
     @property
     def runs(self) -> list[KeptRun]:
         return [run for seeds in self.cells.values() for run in seeds.values()]
 
+    @property
+    def names(self) -> list[str]:
+        """Cells that are planned, in the order of the plan, then others."""
+        return list(dict.fromkeys([*map(family_of, self.planned), *self.cells]))
 
-NO_EXPERIMENTS = Experiments([], {})
+    @property
+    def num_missing(self) -> int:
+        """Trainings that are planned, and not there."""
+        return sum(name.rpartition("/")[2] not in self.cells.get(family_of(name), ()) for name in self.planned)
 
 
 def kept_cells(directory: Path) -> Cells:
@@ -52,85 +52,33 @@ def kept_cells(directory: Path) -> Cells:
     return cells
 
 
-def by_table(cells: Cells) -> dict[str, Table]:
-    """The trainings of each WORK/TABLE."""
+def read_planned(path: Path) -> list[str]:
+    """The names of planned trainings, each once. Raises UserError with file and line for a line of another form."""
+    names = list(read_lines(path))
+    for number, name in enumerate(names, 1):
+        if (family_of(name) or "").count("/") != 3:
+            raise UserError(f"{path}:{number}: '{name}' is not WORK/TABLE/ROW/COLUMN/seedN; write the file by --list of the scripts in "
+                            f"local/experiments")  # fmt: skip
+    return list(dict.fromkeys(names))
+
+
+def by_table(names: Collection[str], cells: Cells) -> dict[str, Table]:
+    """The trainings of each WORK/TABLE, of these cells."""
     tables: dict[str, Table] = {}
-    for name, runs in cells.items():
+    for name in names:
         table, row, column = name.rsplit("/", 2)
-        tables.setdefault(table, {})[row, column] = list(runs.values())
+        tables.setdefault(table, {})[row, column] = list(cells.get(name, {}).values())
     return tables
 
 
-def sections(found: Experiments) -> list[str]:
-    """The claims, then a section for each table; nothing where there are no claims."""
-    if not found.claims:
-        return []
-    tables = [_table_section(name, table) for name, table in by_table(found.cells).items()]
-    return [section("Claims", _HOW, _claims_table(found)), *tables]
+def rows_of(table: Mapping[tuple[str, str], object]) -> list[str]:
+    """The rows of a table, in their order."""
+    return list(dict.fromkeys(row for row, _ in table))
 
 
-def _claims_table(found: Experiments) -> str:
-    rows = [[claim.sentence, claim.source, claim.published, _ours(claim, found.cells), _verdict(claim, found.cells), _scripts(claim)]
-            for claim in found.claims]
-    return markdown_table(["claim", "source", "published", "ours", "verdict", "made by"], rows)
-
-
-def _verdict(claim: Claim, cells: Cells) -> str:
-    verdict = claim.verdict(cells)
-    why = next((part.why for part in claim.parts if part.why), None)
-    return f"{verdict}: {why}" if verdict == NOT_TRIED and why else f"**{verdict}**"
-
-
-def _scripts(claim: Claim) -> str:
-    works = dict.fromkeys(name.partition("/")[0] for name in claim.cells)
-    return ", ".join(f"`local/experiments/{work}.sh`" for work in works) or "-"
-
-
-def _ours(claim: Claim, cells: Cells) -> str:
-    """The numbers that the test looks at, each cell once for a measure, with the seeds; verdicts on networks where it looks at these."""
-    told: dict[str, None] = {}
-    for part in claim.parts:
-        for name in part.cells:
-            if name in cells:
-                seeds = f"{len(cells[name])} seed{'s' * (len(cells[name]) > 1)}"
-                told.setdefault(f"{name.partition('/')[2]} {_number(part.measure, cells[name].values())}, {seeds}")
-    return "; ".join(told) or "-"
-
-
-def _number(name: str | None, runs: Iterable[KeptRun]) -> str:
-    """Of a measure; without one, the verdict on the network and its loss."""
-    runs = list(runs)
-    if name is None:
-        return f"{_verdicts(runs)} ({spread([run.loss for run in runs], '.3f')})"
-    return spread([measure(name)(run) for run in runs], ".0f" if name.startswith("to-") else _FORMS.get(name, ".3f"))
-
-
-def _verdicts(runs: list[KeptRun]) -> str:
-    return " / ".join(dict.fromkeys(run.verdict for run in runs))
-
-
-def spread(values: list[float | None], form: str) -> str:
-    """Mean, and least to greatest of several; `-` without numbers."""
-    numbers = [value for value in values if value is not None]
-    if not numbers:
-        return "-"
-    low, middle, high = (format(value, form) for value in (min(numbers), mean(numbers), max(numbers)))
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def _table_section(name: str, table: Table) -> str:
-    every = [run for runs in table.values() for run in runs]
-    parts = [f"**{title}**\n\n{_pivot(table, lambda runs: spread([value(run) for run in runs], form))}"
-             for title, (value, form) in _TABLES.items() if any(value(run) is not None for run in every)]  # fmt: skip
-    if any(run.verdict != LEARNS for run in every):
-        parts.insert(0, f"**What became of the networks**\n\n{_pivot(table, _verdicts)}")
-    return section(name.replace("/", ": "), *parts)
-
-
-def _pivot(table: Table, value: Callable[[list[KeptRun]], str]) -> str:
-    columns = sorted({column for _, column in table}, key=place_of)
-    body = [[row, *(value(table.get((row, column), [])) or "-" for column in columns)] for row in dict.fromkeys(row for row, _ in table)]
-    return markdown_table(["", *columns], body)
+def columns_of(table: Mapping[tuple[str, str], object]) -> list[str]:
+    """The columns of a table: numbers from the least, then words."""
+    return sorted({column for _, column in table}, key=place_of)
 
 
 def place_of(column: str) -> tuple[float, str]:
@@ -140,3 +88,17 @@ def place_of(column: str) -> tuple[float, str]:
         return float(over) / float(under or 1), column
     except (ValueError, ZeroDivisionError):
         return float("inf"), column
+
+
+def verdicts(runs: Collection[KeptRun]) -> str:
+    """Those on the networks, each once."""
+    return " / ".join(dict.fromkeys(run.verdict for run in runs))
+
+
+def spread(values: Collection[float | None], form: str) -> str:
+    """Mean, and least to greatest of several; `-` without numbers."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    low, middle, high = (format(value, form) for value in (min(numbers), mean(numbers), max(numbers)))
+    return middle if low == high else f"{middle} ({low} to {high})"

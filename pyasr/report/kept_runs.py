@@ -14,8 +14,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import read_done
 from pyasr.base.foreign_json import parse_object
 from pyasr.base.output import atomic_write
-from pyasr.report.parallel_runs import Run, read_run
 from pyasr.report.provenance import facts
+from pyasr.report.simulated_run import Run, read_run
 from pyasr.report.systems import family_of
 
 

@@ -13,7 +13,6 @@ from pyasr.report.experiment_pictures import experiment_pictures
 from pyasr.report.experiments import Experiments, kept_cells, spread
 from pyasr.report.kept_runs import KeptRun, keep, read_kept, write_kept
 from pyasr.report.parallel import page
-from pyasr.report.parallel_runs import Runs
 
 MADE_BY = {"command": "steps/x", "ended": "2026-01-01", "commit": "abc", "machine": "EPYC", "versions": {"torch": "2"}}
 RUN = KeptRun("batch/a/8/seed1", "learns", 3.0, 30.0, 6.0, None, None, None, 100.0, 4.0, ((0.0, 7.0, 1.0), (100.0, 3.0, 30.0)), (0.1,),
@@ -60,6 +59,16 @@ def test_time_to_an_accuracy_is_interpolated(tmp_path):
     assert judged(tmp_path, "to-25 ibm/batch/fast/8 < 0.45 ibm/batch/slow/8") == REFUTED
 
 
+def test_time_to_a_share_of_an_accuracy(tmp_path):
+    """80 % of the second cell's 25 % in the end is 20 %, to which it takes 80 s, and the first 25 s; the first in the second's place has 50 %."""
+    cells = {"fast": (50.0, ((0.0, 7.0, 0.0), (62.5, 3.0, 50.0))), "slow": (25.0, ((0.0, 7.0, 0.0), (100.0, 3.0, 25.0))), "nan": (None, ())}
+    write_kept(tmp_path / "ibm.jsonl", [replace(RUN, name=f"batch/{name}/8/seed1", accuracy=end, curve=curve) for name, (end, curve) in cells.items()])
+    assert judged(tmp_path, "to-80% ibm/batch/fast/8 < 0.32 ibm/batch/slow/8") == CONFIRMED
+    assert judged(tmp_path, "to-80% ibm/batch/fast/8 < 0.30 ibm/batch/slow/8") == REFUTED
+    assert judged(tmp_path, "to-80% ibm/batch/fast/8 < ibm/batch/slow/8 and to-80% ibm/batch/slow/8 < ibm/batch/fast/8") == REFUTED
+    assert judged(tmp_path, "to-80% ibm/batch/fast/8 < ibm/batch/nan/8") == NOT_TRIED
+
+
 def test_intervals_are_students_where_there_are_seeds_enough():
     """By hand: logs 0.1, 0.2, 0.3 have a mean of 0.2 and a standard deviation of 0.1; t of two degrees of freedom is 4.303."""
     low, high = difference([(math.exp(x), 1.0) for x in (0.1, 0.2, 0.3)], 0.01)
@@ -97,6 +106,15 @@ def test_what_is_kept_of_simulations(tmp_path):
     assert run.command == "command of b/x/2/seed1" and run.made_by == MADE_BY
 
 
+def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_path):
+    """The initial model has an objective of -7, that after the epoch of -3."""
+    place = simulation(tmp_path / "b/x/2/seed1", 3.0)
+    for accepted, loss, accuracy in ((True, 3.0, 25.1), (False, 7.0, 1.0)):
+        (place / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "accepted": accepted}) + "\n")
+        run = keep(place, tmp_path / "ibm.jsonl")
+        assert (run.loss, run.accuracy) == (loss, accuracy)
+
+
 def test_what_cannot_be_kept(tmp_path):
     place = simulation(tmp_path / "short" / "seed1", 3.0)
     with pytest.raises(UserError, match="TABLE/ROW/COLUMN/seedN"):
@@ -109,9 +127,14 @@ def test_what_cannot_be_kept(tmp_path):
 def test_the_page(tmp_path):
     trained(tmp_path, good=[3.0, 3.1], stuck=[6.0, 6.0])
     (tmp_path / "claims.tsv").write_text("it learns\tpaper\t1.66\tlearns ibm/batch/good/8\nit is fast\tpaper\t2 h\tnone no clock\n")
+    with open(tmp_path / "claims.tsv", "a") as f:
+        f.write("it is better\tpaper\t1.5\tloss ibm/batch/good/8 < ibm/batch/stuck/8\nit is first\tpaper\t1\tlearns ibm/batch/none/8\n")
     found = Experiments(read_claims(tmp_path / "claims.tsv"), kept_cells(tmp_path))
-    text = page(Runs([]), experiments=found)
-    assert "| it learns  | paper  | 1.66      | batch/good/8 learns (3.050 (3.000 to 3.100)), 2 seeds | **confirmed**       | `local/experiments/ibm.sh` |" in text
+    text = page(found)
+    claims = {cells[0]: cells[1:] for line in text.splitlines() if line.startswith("| it ") for cells in [[cell.strip() for cell in line.split("|")][1:-1]]}
+    assert claims["it learns"] == ["paper", "1.66", "batch/good/8 learns (3.050 (3.000 to 3.100)), 2 seeds", "**confirmed**", "`local/experiments/ibm.sh`"]
+    ours = "loss batch/good/8 3.050 (3.000 to 3.100), batch/stuck/8 6.000: -49.2% (-49.7% to -48.7%), 2 seeds"
+    assert claims["it is better"][2:4] == [ours, "**confirmed**"] and claims["it is first"][2:4] == ["missing: batch/none/8", "**not tried**"]
     assert "not tried: no clock" in text and "## ibm: batch" in text and "| stuck |" in text and "* machine: EPYC" in text
     assert experiment_pictures(found.cells) == {}    # one batch and one epoch make no line
     longer = replace(RUN, name="batch/good/16/seed1", curve=[(100.0 * k, 4.0 - k, 20.0) for k in range(3)], distances=[0.2, 0.1])

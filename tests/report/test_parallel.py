@@ -1,9 +1,8 @@
-"""The page of parallel schemes: numbers come from the runs, sentences say what agrees with what was published, pictures are SVG."""
+"""The page of parallel schemes: numbers come from the kept trainings, missing ones are shown, pictures are SVG."""
 
-import json
-import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,56 +10,28 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
 from steps_here import run_here  # noqa: E402
+from test_claims import RUN  # noqa: E402
 
 from pyasr.base.errors import UserError  # noqa: E402
+from pyasr.report.experiments import Experiments, kept_cells, read_planned  # noqa: E402
+from pyasr.report.kept_runs import KeptRun, write_kept  # noqa: E402
 from pyasr.report.parallel import page  # noqa: E402
-from pyasr.report.parallel_pictures import pictures  # noqa: E402
-from pyasr.report.parallel_runs import find_real_runs, find_runs  # noqa: E402
-from pyasr.report.svg import COLOURS, line_plot  # noqa: E402
-from pyasr.report.verdicts import agreement, chance, learns_longer, losses  # noqa: E402
+from pyasr.report.svg import line_plot  # noqa: E402
+
+STUCK = "stuck at the priors"
 
 
-def make_run(root: Path, name: str, learners: int, loss: float, hours: float = 1.0, parallel: str = "allreduce", minibatch: int = 100,
-             period: int = 1000, straggler: float = 1.0, diverged: bool = False, gradient: str = "none", seed: int = 777,
-             errors: list[int] | None = None, verdict: str | None = None, errors_of_learner: list[int] | None = None,
-             scheme: dict | None = None) -> None:  # fmt: skip
-    """A run of 2 epochs of 360,000 frames: on one learner, which takes a second for 100 of them, an hour each.
-
-    errors  of each utterance of the test set, which have ten words
-    errors_of_learner  the same of the model of one learner, whose loss is greater by a fifth
-    scheme  options of the scheme, as recorded by the present version
-    """
-    seconds = 3600 * hours
-    content = {
-        "epoch_frames": 360_000, "num_parameters": 1000, "epoch_s": None if diverged else seconds, "diverged": "has diverged" if diverged else None,
-        "history": [[0.0, -7.0, 0.01], [seconds, -1.1 * loss, 0.2], [2 * seconds, -loss, 0.25]],
-        "seconds": {"computing": 1.2 * seconds, "waiting": 0.6 * seconds, "mixing": 0.2 * seconds},
-        "virtual": {"num_learners": learners, "straggler": straggler, "compute_s": 1.0, "model_mb": 160.0, "bandwidth_mb": 690.0,
-                    "learners_per_host": 4},
-        "training": {"loop": {"train_seed": seed},
-                     "mixing": {"parallel": parallel, "topology": "fixed-ring", "period_frames": period} | ({"scheme": scheme} if scheme else {}),
-                     "learner": {"minibatch": minibatch, "natural_gradient": {"natural_gradient": gradient}}}}  # fmt: skip
-    content |= {"verdict": verdict} if verdict else {}
-    if errors_of_learner is not None:
-        content["learner"] = [-1.2 * loss, 0.2]
-        write_scores(root / name / "learner" / "decode_test", errors_of_learner)
-    (root / name).mkdir(parents=True, exist_ok=True)
-    (root / name / "simulation.json").write_text(json.dumps(content))
-    if errors is not None:
-        write_scores(root / name / "decode_test", errors)
-    if diverged:  # before the first line
-        return
-    lines = [{"frames": 360_000 * k, "drift": 0.01 * k} for k in (1, 2)]
-    lines += [{"epoch": k, "heldout_objective": -1.0, "frames": 360_000 * k, "consensus_distance": 0.1 / k} for k in (1, 2)]
-    (root / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
+    """A training of one seed; a loss above 6 is that of a network which does not learn."""
+    verdict = "not a number" if loss is None else "learns" if loss < 6 else STUCK
+    return replace(RUN, name=f"{name}/seed1", loss=loss, verdict=verdict, **changes)
 
 
-def write_scores(decode_dir: Path, errors: list[int]) -> None:
-    scoring = decode_dir / "scoring"
-    scoring.mkdir(parents=True)
-    entry = {"wer": 10 * sum(errors) / len(errors)}
-    (scoring / "summary.json").write_text(json.dumps({"data": "data/test", "signature": "wer", "chosen": entry, "best": entry}))
-    (scoring / "per_utt").write_text("".join(f"a-{i:04d} #csid {10 - num} {num} 0 0\n" for i, num in enumerate(errors)))
+def written(directory: Path, planned: list[str] = [], **works: list[KeptRun]) -> str:
+    """The page of these trainings, WORK=[...]."""
+    for work, runs in works.items():
+        write_kept(directory / f"{work}.jsonl", runs)
+    return page(Experiments([], kept_cells(directory), [f"{name}/seed1" for name in planned]))
 
 
 def rows(text: str, heading: str) -> dict[str, list[str]]:
@@ -71,200 +42,78 @@ def rows(text: str, heading: str) -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in table}
 
 
-def test_tables_and_verdicts(tmp_path):
-    make_run(tmp_path, "allreduce_1", 1, 2.0)
-    for number, loss, hours in ((8, 2.1, 0.2), (16, 2.2, 1 / 9.32)):
-        make_run(tmp_path, f"allreduce_{number}", number, loss, hours)
-        make_run(tmp_path, f"ring_{number}", number, loss + 0.5 if number == 16 else loss - 0.5, hours, "ring")
-    make_run(tmp_path, "bmuf_16", 16, 2.0, parallel="bmuf", diverged=True)
-    text = page(find_runs(tmp_path))
-    assert rows(text, "**Held-out loss")["bmuf"][2] == "diverged" and rows(text, "**Speed-up**")["bmuf"] == ["-", "-", "-"]
-    assert rows(text, "**Speed-up**")["allreduce"] == ["1.00", "5.00", "9.32"]
-    assert rows(text, "**Held-out loss")["ring"] == ["-", "1.600 / 25.0", "2.700 / 25.0"]
-    assert rows(text, "**Time in comm")["ring"][1] == "10 / 30" and rows(text, "**Distance from the own")["ring"][1] == "0.015"
-    assert rows(text, "**Distance from the cons")["ring"][1] == "0.100 / 0.050"
-    assert "* 16 learners, held-out loss: agrees on allreduce < ring." in text and "learners, WER:" not in text
-    assert "* 8 learners, loss of single learners: disagrees on allreduce < ring." in text
-    assert "* allreduce, arXiv:1507.01239: agrees, at most +0% (8 learners)." in text
-    assert "* ring, poster: disagrees, at most -27% (16 learners)." in text
-    for absent in ("slow learner", "Minibatch\n", "Growing", "natural"):
-        assert absent not in text
+def test_cells_that_are_planned_are_missing_until_they_are_trained(tmp_path):
+    planned = [f"ibm/batch/{scheme}/{batch}" for scheme in ("d1d", "gradient") for batch in (64, 8)] + ["povey/rates/sgd/1"]
+    text = written(tmp_path, planned, ibm=[run("batch/d1d/8"), run("batch/gradient/64", 2.5), run("batch/other/16", 2.0)])
+    assert rows(text, "**Held-out loss**")[""] == ["8", "16", "64"]
+    assert rows(text, "**Held-out loss**")["d1d"] == ["3.000", "", "missing"]
+    assert rows(text, "**Held-out loss**")["gradient"] == ["missing", "", "2.500"]
+    assert rows(text, "**Held-out loss**")["other"] == ["", "2.000", ""]
+    assert "3 trainings are there; 3 of 5 that are planned are missing." in text
+    overview = rows(text, "## Trainings")
+    assert overview["ibm"] == ["batch", "5", "3", "4", "`local/experiments/ibm.sh`"] and overview["povey"][:4] == ["rates", "1", "0", "1"]
+    assert "## povey: rates" not in text and "**Test WER" not in text
 
 
-def test_stragglers_and_batches(tmp_path):
-    for factor, hours in ((1, 0.1), (100, 9.0)):
-        make_run(tmp_path, f"straggler_gradient_{factor}", 16, 2.0, hours, "gradient", straggler=float(factor))
-        make_run(tmp_path, f"straggler_adpsgd_{factor}", 16, 2.0, 0.1 if factor == 1 else 0.11, "adpsgd", straggler=float(factor))
-        make_run(tmp_path, f"straggler_adpsgd_random-ring_{factor}", 16, 2.0, 0.1 if factor == 1 else 0.13, "adpsgd", straggler=float(factor),
-                 scheme={"topology": "random-ring"})
-        make_run(tmp_path, f"straggler_dpsgd_{factor}", 16, 2.0, hours, "dpsgd", straggler=float(factor), scheme={"topology": "random-ring"})
-    for minibatch, diverged in ((128, False), (256, True)):
-        make_run(tmp_path, f"batch_gradient_{minibatch}", 16, 2.0, parallel="gradient", minibatch=minibatch, diverged=diverged)
-        make_run(tmp_path, f"batch_dpsgd_fixed-ring_{minibatch}", 16, 2.0, parallel="dpsgd", minibatch=minibatch)
-    text = page(find_runs(tmp_path))
-    assert rows(text, "## One slow learner")["gradient"] == ["1.00", "90.00"] and rows(text, "## One slow learner")["adpsgd"] == ["1.00", "1.10"]
-    assert "gradient, arXiv:1904.04956: agrees that it waits for a learner 100 times as slow; 90.0, published 53.0." in text
-    assert "adpsgd, arXiv:1904.04956: agrees that it does not wait for a learner 100 times as slow; 1.1, published 1.1." in text
-    assert "adpsgd random-ring, arXiv:2110.11199: agrees that it does not wait for a learner 100 times as slow; 1.3, published 1.2." in text
-    assert rows(text, "## One slow learner")["dpsgd random-ring"] == ["1.00", "90.00"] and "* dpsgd random-ring, " not in text
-    assert rows(text, "## Speed-up on hosts")["adpsgd"][2:] == ["10.9", "68", "16", "10.0", "62"]
-    assert rows(text, "## Growing")["gradient"] == ["2.000 / 25.0", "diverged"]
-    assert "where synchronous SGD diverges): agrees; of 2048, 4096 it diverges at none of these, synchronous SGD at 4096." in text
-    assert "Batches of 2048, held-out loss: published as equal within 1.5%; ours agree, within 0.0%." in text
-    assert "Batches of 4096, held-out loss: agrees on dpsgd fixed-ring < gradient." in text
+def test_what_schemes_bear(tmp_path):
+    ibm = [run("batch/d1d/2048", 2.0), run("batch/d1d/4096", 2.5), run("batch/d1d/8192", 6.5), run("batch/gradient/8192", None),
+           run("batch/one/256"), run("rate/d1d/1-4", 2.25), run("rate/gradient/1-4", 6.5), run("rate/gradient/4", 7.0)]  # fmt: skip
+    planned = ["ibm/batch/gradient/2048", "ibm/batch/adpsgd/8192", "ibm/batch/adpsgd/4096"]
+    borne = rows(written(tmp_path, planned, ibm=ibm), "## Rates that they bear")
+    assert borne["d1d"] == ["4096 (2.500)", "8192", "1/4 (2.250)", "1"]
+    assert borne["gradient"] == ["none", "8192", "none", "1/4"]
+    assert borne["adpsgd"] == ["missing"] * 2 + [""] * 2 and "one" not in borne
+    assert "Rates that they bear" not in written(tmp_path / "other", povey=[run("rates/sgd/1")])
+
+
+def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
+    """The greatest batch that learns counts, and what fails above it."""
+    borne = rows(written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]), "## Rates that they bear")
+    assert borne["a"][:2] == ["4 (2.500)", "none"]
+
+
+def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
+    """One shard has 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never come there."""
+    def course(hours: float, end: float) -> tuple:
+        return ((0.0, 7.0, 0.0), (3600 * hours, 3.0, end))
+
+    runs = [run(f"shards/cnn/{num}", accuracy=end, curve=course(hours, end)) for num, hours, end in ((1, 2, 40.0), (4, 2 / 3, 40.0), (16, 1, 30.0))]
+    text = written(tmp_path, ["chan/shards/cnn/2"], chan=runs)
+    assert rows(text, "**Virtual hours until frame accuracy is 90 %")["cnn, 36.0 %"] == ["1.8 (100)", "missing", "0.6 (75)", "never"]
+    assert "Virtual hours until" not in written(tmp_path / "other", chan=[run("many/alone/8")])
 
 
 def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
-    """Those count as diverged of which the papers say so; a network of an earlier version ended where it was worse than guessing."""
-    for minibatch, verdict in ((128, "learns"), (256, "stuck at the priors"), (512, "worse than guessing")):
-        make_run(tmp_path, f"batch_gradient_{minibatch}", 16, 2.0, parallel="gradient", minibatch=minibatch, verdict=verdict)
-        make_run(tmp_path, f"batch_d1d_{minibatch}", 16, 2.0, parallel="d1d", minibatch=minibatch, verdict="learns" if minibatch < 512 else None)
-    make_run(tmp_path, "batch_d1d_1024", 16, 2.0, parallel="d1d", minibatch=1024, diverged=True, verdict="not a number")
-    make_run(tmp_path, "batch_d1d_2048", 16, 2.0, parallel="d1d", minibatch=2048, diverged=True)
-    table = rows(text := page(find_runs(tmp_path)), "## Growing")
-    assert table["gradient"][:3] == ["2.000 / 25.0", "2.000 / 25.0, stuck at the priors", "2.000 / 25.0, worse than guessing"]
-    assert table["d1d"][1:] == ["2.000 / 25.0", "2.000 / 25.0", "not a number", "diverged"]
-    assert "where synchronous SGD diverges): agrees; of 2048, 4096, 8192 it diverges at none of these, synchronous SGD at 4096." in text
-    assert "*stuck at the priors* with a loss of 98 %" in text
+    text = written(tmp_path, ibm=[run("batch/a/1"), run("batch/a/2", 6.5), run("batch/a/4", None)])
+    assert rows(text, "**What became of the networks**")["a"] == ["learns", STUCK, "not a number"]
+    assert rows(text, "**Held-out loss**")["a"] == ["3.000", "6.500", "-"]
 
 
-def test_models_of_one_learner_stand_beside_those_of_all(tmp_path):
-    for scheme, errors in (("allreduce", [2] * 200), ("ring", [3] * 200)):
-        make_run(tmp_path, f"{scheme}_16", 16, 2.0, parallel=scheme, errors=[2] * 200, errors_of_learner=errors)
-    make_run(tmp_path, "butterfly_16", 16, 2.0, parallel="butterfly", errors=[2] * 200)
-    table = rows(text := page(find_runs(tmp_path)), "## The poster")
-    assert table["ring, WER %"] == ["20.0"] and table["ring, WER % of one learner"] == ["30.0"]
-    assert table["butterfly, WER % of one learner"] == ["-"] and table["ring, loss of single learners"] == ["2.400"]
-    assert "* 16 learners, WER of one learner: agrees on allreduce < ring." in text
+def test_models_of_one_learner_have_tables_of_their_own(tmp_path):
+    text = written(tmp_path, su_chen=[run("poster/ring/16", wer=20.0, learner_wer=30.0, learner_loss=2.4)])
+    assert rows(text, "**Test WER % of the model of one learner**")["ring"] == ["30.0"]
+    assert rows(text, "**Loss of the model of one learner**")["ring"] == ["2.400"] and rows(text, "**Test WER %**")["ring"] == ["20.0"]
 
 
-def test_periods_minibatches_and_gradients(tmp_path):
-    make_run(tmp_path, "allreduce_16", 16, 2.0)
-    make_run(tmp_path, "period_10", 16, 2.0)
-    make_run(tmp_path, "period_20", 16, 2.2, period=2000)
-    make_run(tmp_path, "minibatch_25_16", 16, 2.001, minibatch=25)
-    make_run(tmp_path, "natural_16", 16, 1.5, gradient="online")
-    text = page(find_runs(tmp_path))
-    assert rows(text, "## Minibatches between")["20"] == ["2.200 / 25.0", "-", "15.8", "1.00", "10"]
-    assert "Averages after so many minibatches, held-out loss: agrees on 10 < 20." in text
-    assert "held-out loss: does not show the larger < the smaller." in text
-    assert rows(text, "## Plain and natural")["natural gradient"] == ["16", "1.500 / 25.0", "-", "15.1"]
-    assert "Gradient and learners, held-out loss: agrees on natural gradient 16 < SGD 16." in text
-
-
-def test_schemes_that_mix_rarely(tmp_path):
-    make_run(tmp_path, "period_100", 16, 2.3, period=10_000)
-    for scheme, often, rarely in (("bmuf", 2.2, 2.4), ("diloco", 2.2, 2.105)):
-        make_run(tmp_path, f"{scheme}_16", 16, often, parallel=scheme)
-        make_run(tmp_path, f"rarely_{scheme}_16", 16, rarely, parallel=scheme, period=10_000)
-    make_run(tmp_path, "gradient_16", 16, 2.1, parallel="gradient")
-    text = page(find_runs(tmp_path))
-    table = rows(text, "## Schemes that are made to mix rarely")
-    assert list(table) == ["scheme", "---------", "allreduce", "bmuf", "diloco"] and table["bmuf"][:2] == ["2.200 / 25.0", "2.400 / 25.0"]
-    assert "There are 2.2 mixings an epoch then, 4 in all;" in text
-    assert "bmuf, mixing, held-out loss: published as equal within 1.5%; ours disagree, within 9.1%." in text
-    assert "diloco, mixing rarely, held-out loss: published as equal within 1.5%; ours agree, within 0.2%." in text
-
-
-def test_word_errors_come_first_and_differ_beyond_chance(tmp_path):
-    """Of 200 utterances: 20 % WER; 24 %, all over the set; 20.8 %, from two bad utterances, which chance may have brought."""
-    even = [2] * 200
-    for scheme, loss, errors in (("allreduce", 2.0, even), ("butterfly", 1.0, [3] * 80 + [2] * 120), ("ring", 2.5, [10] * 2 + even[2:])):
-        make_run(tmp_path, f"{scheme}_16", 16, loss, parallel=scheme, errors=errors)
-    text = page(find_runs(tmp_path))
-    assert rows(text, "**Test WER")["butterfly"] == ["24.0"] and rows(text, "## The poster")["ring, WER %"] == ["20.8"]
-    first, second = re.findall(r"\* 16 learners, (?:WER|held-out loss): .*", text)
-    assert first == "* 16 learners, WER: disagrees on butterfly < ring; does not show allreduce < ring; agrees on allreduce < butterfly."
-    assert second == "* 16 learners, held-out loss: disagrees on allreduce < butterfly; agrees on allreduce < ring, butterfly < ring."
-
-
-def test_what_seeds_do_is_what_counts_as_chance(tmp_path):
-    """Ring is worse than all-reduce by 1 % with each seed, whatever the seed does to both."""
-    for scheme, factor in (("allreduce", 1.0), ("ring", 1.01)):
-        make_run(tmp_path, f"{scheme}_16", 16, 2.0 * factor, parallel=scheme)
-        make_run(tmp_path, f"seed_1_{scheme}_16", 16, 2.2 * factor, parallel=scheme, seed=1)
-    runs = find_runs(tmp_path)
-    assert runs.noise == pytest.approx(0.0, abs=1e-9) and "by what other seeds did here" in page(runs)
-    assert chance({1: {"a": 1.0, "b": 1.0}, 2: {"a": math.exp(0.02), "b": 1.0}}) == pytest.approx(1.96 * math.sqrt(2) * 0.01)
-    assert math.isnan(chance({1: {"a": 1.0, "b": 1.0}})) and math.isnan(chance({}))
-
-
-def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_path):
-    make_run(tmp_path, "allreduce_1", 1, 2.0)
-    path = tmp_path / "allreduce_1" / "metrics.jsonl"
-    for accepted, loss, accuracy in (([True, True], 2.0, 25.0), ([True, False], 2.2, 20.0), ([False, False], 7.0, 1.0)):
-        path.write_text("".join(f"{json.dumps({'epoch': k, 'heldout_objective': -1.0, 'accepted': good})}\n" for k, good in enumerate(accepted, 1)))
-        (run,) = find_runs(tmp_path).all
-        assert (run.loss, run.accuracy) == (pytest.approx(loss), pytest.approx(accuracy))
-    (tmp_path / "real" / "allreduce_2").mkdir(parents=True)
-    (tmp_path / "real" / "allreduce_2" / "final.nnet").touch()
-    lines = [{"heldout_objective": -2.0, "heldout_accuracy": 0.3, "accepted": True}, {"heldout_objective": -2.5, "heldout_accuracy": 0.2, "accepted": False}]
-    (tmp_path / "real" / "allreduce_2" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (real,) = find_real_runs(tmp_path / "real")
-    assert (real.loss, real.accuracy) == (2.0, 30.0)
-
-
-def test_what_was_kept_of_a_run_is_none(tmp_path):
-    for name in ("runs.tmp/allreduce_2", "runs.tmp/.allreduce_2.changed", "runs.tmp/.allreduce_2.old"):
-        make_run(tmp_path, name, 2, 2.0)
-    assert [run.directory.name for run in find_runs(tmp_path / "runs.tmp").all] == ["allreduce_2"]
-
-
-def test_trainings_by_mpi_ranks_stand_beside_those_by_virtual_learners(tmp_path):
-    make_run(tmp_path, "allreduce_2", 2, 2.0)
-    for name in ("allreduce_2", "butterfly_2", "gradient_4.tmp"):  # there is no such simulation; it is not complete
-        directory = tmp_path / "real" / name
-        directory.mkdir(parents=True)
-        (directory / "final.nnet").touch()
-        lines = [{"frames": frames, "frames_per_s": speed, "waiting": waiting, "communication": 0.2}
-                 for frames, speed, waiting in ((100, 100, 0.0), (300, 50, 0.5))]  # fmt: skip
-        lines += [{"epoch": 1, "heldout_objective": -3.0}, {"heldout_objective": -2.01, "heldout_accuracy": 0.3}]
-        (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    real = find_real_runs(tmp_path / "real")
-    assert [run.scheme for run in real] == ["allreduce", "butterfly"]
-    table = rows(page(find_runs(tmp_path), real), "## MPI ranks")
-    assert table["allreduce"] == ["2", "2.0100 / 30.00", "2.0000 / 25.00", "+0.50%", "60", "-", "20 / 40"] and "butterfly" not in table
-
-
-def test_pictures_have_no_more_schemes_than_colours(tmp_path):
-    for number in range(12):
-        make_run(tmp_path, f"scheme{number}_4", 4, 2.0, parallel=f"scheme{number}")
-    make_run(tmp_path, "asgd_4", 4, 2.0, parallel="asgd")
-    drawn = pictures(find_runs(tmp_path))["speed_up"]
-    assert "asgd" in drawn and sum(f"scheme{number}<" in drawn for number in range(12)) == len(COLOURS) - 1
-
-
-def test_order_of_errors():
-    def told(theirs: dict, ours: dict) -> str:
-        return agreement("x", theirs, losses(ours, 0.005))
-
-    assert told({"a": 1.0}, {"a": 1.0, "b": 2.0}) == ""
-    assert told({"a": 1.0, "b": 2.0}, {"a": 3.0, "b": math.inf}) == "x: agrees on a < b."
-    assert told({"a": 1.0, "b": 2.0}, {"a": math.inf, "b": math.inf}) == "x: does not show a < b."
-    assert told({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 3.0, "b": 2.0, "c": 3.01}) == "x: disagrees on a < b; does not show a < c; agrees on b < c."
-    assert told({"a": 1.0, "b": 1.01}, {"a": 3.0, "b": 2.99}) == "x: published as equal within 1.5%; ours agree, within 0.3%."
-    assert told({"a": 1.0, "b": 1.01}, {"a": 3.0, "b": 2.0}) == "x: published as equal within 1.5%; ours disagree, within 50.0%."
-    assert told({"a": 1.0, "b": 1.01}, {"a": math.inf, "b": 2.0}).endswith("ours disagree: some have diverged.")
-
-
-def test_who_learns_with_greater_batches():
-    """One scheme that survives is no witness for another; nor is a batch that only one of them was run with."""
-    small, large = {1: False, 2: True}, {1: False, 2: False, 4: True}
-    assert learns_longer("x", large, small) == "x: agrees; of 1, 2 it diverges at none of these, synchronous SGD at 2."
-    assert learns_longer("x", small, large) == "x: disagrees; of 1, 2 it diverges at 2, synchronous SGD at none of these."
-    assert learns_longer("x", small, small).startswith("x: does not show it;") and learns_longer("x", small, {8: True}) == ""
+@pytest.mark.parametrize("line", ["ibm/batch/a/8", "batch/a/8/seed1", "ibm/batch/a/8/seed", ""])
+def test_lines_that_are_no_plan(line, tmp_path):
+    (tmp_path / "planned").write_text(f"ibm/batch/a/8/seed1\n{line}\n")
+    with pytest.raises(UserError, match="planned:2: "):
+        read_planned(tmp_path / "planned")
 
 
 def test_the_program_writes_page_and_pictures(tmp_path):
-    make_run(tmp_path / "exp", "allreduce_1", 1, 2.0)
-    make_run(tmp_path / "exp", "bmuf & co_4", 4, 2.0, 0.3, "bmuf & co")
-    run_here("collect_parallel.py", tmp_path / "exp", tmp_path / "page" / "RESULTS.md", folder="utils")
-    linked = re.findall(r"\((\w+\.svg)\)", (tmp_path / "page" / "RESULTS.md").read_text())
-    assert sorted(linked) == ["consensus.svg", "loss.svg", "speed_up.svg"]
+    curve = tuple((100.0 * k, 4.0 - k, 20.0) for k in range(3))
+    write_kept(tmp_path / "ibm.jsonl", [run("batch/a & b/1", curve=curve), run("batch/a & b/2", 2.5, curve=curve)])
+    (tmp_path / "planned").write_text("ibm/batch/c/1/seed1\n")
+    run_here("collect_parallel.py", "--planned", tmp_path / "planned", tmp_path, tmp_path / "page" / "RESULTS.md", folder="utils")
+    text = (tmp_path / "page" / "RESULTS.md").read_text()
+    linked = re.findall(r"\((\w+\.svg)\)", text)
+    assert sorted(linked) == ["ibm_batch_loss.svg", "ibm_batch_time.svg"] and "| c " in text and "* machine: EPYC" in text
     for name in linked:
         ElementTree.parse(tmp_path / "page" / name)
-    with pytest.raises(UserError, match="no simulation in it"):
-        find_runs(tmp_path / "page")
+    with pytest.raises(UserError, match="no kept trainings"):
+        run_here("collect_parallel.py", tmp_path / "page", tmp_path / "RESULTS.md", folder="utils")
 
 
 def test_lines_go_through_their_points():

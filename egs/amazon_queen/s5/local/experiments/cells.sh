@@ -5,6 +5,7 @@
 #   seeds     a cell is trained with each of them
 #   decode    whether `decoded` cells decode the test set
 #   num_utts  utterances from which cells learn
+#   list      file to which the names of the trainings are added, in place of any training; empty: train
 #
 # shellcheck disable=SC2034,SC2086,SC2154 # variables of the script that sources it; options are lists of words
 
@@ -20,9 +21,14 @@ features=_fmllr
 decode_opts="--beam 10 --lattice-beam 6 --max-active 2000"
 score_opts="--min-lmwt 15 --max-lmwt 15 --word-ins-penalties 0.5"
 
+# prepare COMMAND: make what cells begin with, unless they are only listed.
+prepare() {
+  if [ -z "$list" ]; then "$@"; fi
+}
+
 # make_data: what cells learn from, utterances of the training data with $features.
 make_data() {
-  utils/subset_data_dir.py --random "$num_utts" "data/train$features" "exp/experiments/data_$num_utts$features"
+  prepare utils/subset_data_dir.py --random "$num_utts" "data/train$features" "exp/experiments/data_$num_utts$features"
 }
 
 # set_scheme SCHEME[:TOPOLOGY]: its options as $scheme_opts.
@@ -42,6 +48,12 @@ decoded() {
   "$@"
 }
 
+# once COMMAND: a cell that is trained with seed 1 alone.
+once() {
+  local seeds=1
+  "$@"
+}
+
 # cell TABLE/ROW/COLUMN OPTIONS...: a training with each seed.
 cell() {
   local name=$1 seed
@@ -54,6 +66,10 @@ cell() {
 # simulate OUT WORDS...: one training, whose result is then kept. A file named stop ends the script before the next one.
 simulate() {
   local out=$1
+  if [ -n "$list" ]; then
+    echo "$experiment/${out#"$cells"/}" >> "$list"
+    return 0
+  fi
   shift
   local command="steps/simulate_parallel.py $* $out"
   if is_kept "$command"; then return 0; fi
@@ -66,16 +82,21 @@ simulate() {
   utils/keep_simulation.py --command "$command" "$out" "$results"
 }
 
-# is_kept COMMAND: is there a result of this command, with a word error rate if that is wanted and there is a model?
+# is_kept COMMAND: is there a result of this command, with the word error rates that are wanted of the models that there are?
 is_kept() {
   local found
   found=$(grep -F "\"command\": \"$1\"" "$results" 2>/dev/null) || return 1
-  ! $is_decoded || [[ $found != *'"wer": null'* || $found == *'"loss": null'* ]]
+  if ! $is_decoded || [[ $found == *'"loss": null'* ]]; then return 0; fi
+  [[ $found != *'"wer": null'* ]] && [[ $1 != *"--save-learner true"* || $found != *'"learner_wer": null'* ]]
 }
 
-# decode_test OUT: word errors of the model of all learners; there is none where numbers were not finite.
+# decode_test OUT: word errors of the model of all learners, and of that of one learner where it is saved; there is none where numbers
+# were not finite.
 decode_test() {
-  if [ ! -e "$1/final.nnet" ]; then return 0; fi
-  steps/decode.py --cmd "$decode_cmd" $decode_opts --model-dir "$1" exp/tri3/graph "data/test$features" "$1/decode_test"
-  steps/score.py --cmd "$decode_cmd" $score_opts "data/test$features" data/lang_prons_test "$1/decode_test"
+  local model
+  for model in "$1" "$1/learner"; do
+    if [ ! -e "$model/final.nnet" ]; then continue; fi
+    steps/decode.py --cmd "$decode_cmd" $decode_opts --model-dir "$model" exp/tri3/graph "data/test$features" "$model/decode_test"
+    steps/score.py --cmd "$decode_cmd" $score_opts "data/test$features" data/lang_prons_test "$model/decode_test"
+  done
 }

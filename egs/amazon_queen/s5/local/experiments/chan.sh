@@ -13,6 +13,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 seeds="1 2 3"    # of each training
 kept=parallel    # directory of the results (path)
+list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
 num_utts=1260    # utterances to train on
 parse_recipe_options "$@"
@@ -34,7 +35,7 @@ fi
 
 if stage 2 "Rates of one shard"; then
   for rate in 0.1 0.4 1.6; do
-    for network in lstm_clip cnn fbank_dnn; do chan rates/$network-$rate $network 1 --learning-rate $rate; done
+    for network in lstm_clip cnn fbank_dnn; do once chan "rates/$network-$rate" $network 1 --learning-rate $rate --num-epochs 2; done
   done
 fi
 

@@ -14,6 +14,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 seeds="1 2 3"    # of each training
 kept=parallel    # directory of the results (path)
+list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
 num_utts=2520    # utterances to train on
 sgd_rate=0.02    # of one learner, chosen by stage 2
@@ -38,20 +39,21 @@ fi
 if stage 2 "Rates of one learner"; then
   for rate in 0.005 0.02 0.08; do
     for gradient in none online; do
-      cell "rates/$gradient/$rate" --config conf/parallel_pnorm.conf --num-learners 1 --natural-gradient $gradient --learning-rate $rate
+      once cell "rates/$gradient/$rate" --config conf/parallel_pnorm.conf --num-learners 1 --natural-gradient $gradient \
+        --learning-rate $rate --num-epochs 2
     done
   done
 fi
 
-# 1000 minibatches are more than a learner has in an epoch, at whose end all average.
+# 1000 minibatches are more than a learner has in an epoch, at whose end all average. Test sets are decoded for the two that claims compare.
 if stage 3 "Averages by gradient, period and learners"; then
-  for gradient in sgd ng; do decoded povey allreduce $gradient 10 1; done
-  for learners in 16 8 4 2; do
-    for period in 10 100 1000; do
-      for gradient in sgd ng; do
-        decoded povey allreduce $gradient $period $learners
-        if [ $period != 10 ]; then povey kaldi $gradient $period $learners; fi
-      done
+  for gradient in ng sgd; do decoded povey allreduce $gradient 10 1; done
+  for learners in 8 16 4 2; do
+    for gradient in ng sgd; do
+      decoded povey allreduce $gradient 1000 $learners
+      povey allreduce $gradient 10 $learners
+      povey kaldi $gradient 1000 $learners
+      if [ $learners -ge 8 ]; then povey allreduce $gradient 100 $learners; fi
     done
   done
 fi

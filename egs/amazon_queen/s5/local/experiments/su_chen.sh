@@ -14,6 +14,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 seeds="1 2 3"    # of each training
 kept=parallel    # directory of the results (path)
+list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
 num_utts=1260    # utterances to train on
 parse_recipe_options "$@"
@@ -31,43 +32,49 @@ su_chen() {
   cell "$name" --config conf/parallel_sigmoid.conf --num-learners "$learners" "$@"
 }
 
-# poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the loss of the model of one learner is kept, too.
+# poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the model of one learner is kept and decoded, too.
 poster() {
   su_chen "poster-$3/$1/$2" "$2" --parallel "$1" --period-frames $(($3 * 128)) --save-learner true $from_dbn $by_ng
 }
 
 if stage 1 "Data and DBN"; then
   make_data
-  steps/pretrain_dbn.py --cmd "$cuda_cmd" --num-ranks 1 --config conf/dbn_quick.conf --hidden-layers 4 --hidden-dim 256 \
+  prepare steps/pretrain_dbn.py --cmd "$cuda_cmd" --num-ranks 1 --config conf/dbn_quick.conf --hidden-layers 4 --hidden-dim 256 \
     "exp/experiments/data_$num_utts$features" "$dbn"
 fi
 
-if stage 2 "Initial parameters and gradient by learners"; then
-  for learners in 1 16 32 8 4 2; do
-    decoded su_chen learners/dbn-ng/$learners $learners $from_dbn $by_ng
-    decoded su_chen learners/dbn-sgd/$learners $learners $from_dbn
-    decoded su_chen learners/random-ng/$learners $learners $by_ng
-    decoded su_chen learners/random-sgd/$learners $learners
+if stage 2 "Rates of 16 learners"; then
+  for rate in 0.001 0.004 0.016; do
+    once su_chen rates/dbn-ng/$rate 16 $from_dbn $by_ng --learning-rate $rate --num-epochs 2
+    once su_chen rates/dbn-sgd/$rate 16 $from_dbn --learning-rate $rate --num-epochs 2
   done
 fi
 
-if stage 3 "Minibatches between averages, size of minibatches, schedule"; then
-  for learners in 16 1; do
-    decoded su_chen contrasts/newbob/$learners $learners $from_dbn $by_ng --schedule newbob-accuracy --num-epochs 20
-    for minibatch in 32 512; do
-      decoded su_chen contrasts/minibatch-$((8 * minibatch))/$learners $learners $from_dbn $by_ng --minibatch $minibatch \
-        --period-frames $((10 * minibatch)) --compute-s "$(ratio $minibatch 800)"
-    done
+if stage 3 "Initial parameters and gradient by learners"; then
+  for learners in 1 16 32 8 4; do
+    decoded su_chen learners/dbn-ng/$learners $learners $from_dbn $by_ng
+    decoded su_chen learners/dbn-sgd/$learners $learners $from_dbn
+    decoded su_chen learners/random-ng/$learners $learners $by_ng
+    if [ $learners != 8 ]; then decoded su_chen learners/random-sgd/$learners $learners; fi
+  done
+fi
+
+if stage 4 "Minibatches between averages, size of minibatches, schedule"; then
+  decoded su_chen contrasts/newbob/16 16 $from_dbn $by_ng --schedule newbob-accuracy --num-epochs 12
+  for minibatch in 32 512; do
+    decoded su_chen contrasts/minibatch-$((8 * minibatch))/16 16 $from_dbn $by_ng --minibatch $minibatch \
+      --period-frames $((10 * minibatch)) --compute-s "$(ratio $minibatch 800)"
   done
   for period in 20 100; do
     decoded su_chen contrasts/period-$period/16 16 $from_dbn $by_ng --period-frames $((period * 128))
   done
 fi
 
-if stage 4 "The poster: topologies and the model of one learner"; then
+if stage 5 "The poster: topologies and the model of one learner"; then
   for period in 10 100 1; do
-    for learners in 16 8 4; do
-      for topology in ring butterfly allreduce; do decoded poster $topology $learners $period; done
-    done
+    for topology in ring butterfly allreduce; do decoded poster $topology 16 $period; done
+  done
+  for learners in 8 4; do
+    for topology in ring butterfly allreduce; do decoded poster $topology $learners 10; done
   done
 fi

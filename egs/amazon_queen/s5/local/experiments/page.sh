@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Write parallel/RESULTS.md, the page of the experiments beside this file: claims with our verdicts, tables, and pictures. Trainings that are
+# planned and have not been run are shown as missing.
+#
+#   local/experiments/page.sh
+
+set -euo pipefail
+CDPATH='' cd "$(dirname "$0")/../.."
+. ./path.sh
+
+planned=exp/experiments/planned
+mkdir -p exp/experiments
+rm -f $planned
+for work in ibm povey su_chen chan schemes; do local/experiments/$work.sh --list $planned > exp/experiments/list.log; done
+utils/collect_parallel.py --claims local/experiments/claims.tsv --planned $planned parallel parallel/RESULTS.md

@@ -1,0 +1,55 @@
+"""Which batches and rates schemes bear: the greatest with which networks learn, and the least with which they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyasr.report.cell_tables import MISSING
+from pyasr.report.claims import LEARNS
+from pyasr.report.experiments import Experiments, by_table, place_of
+from pyasr.report.kept_runs import KeptRun
+from pyasr.report.text_table import markdown_table
+
+BATCH, RATE = "ibm/batch", "ibm/rate"
+WHOLE = "8192"  # the batch at which rates vary, and the column of BATCH that has the whole rate
+HOW = """\
+IBM's schemes on 16 learners. In the first two columns the rate is in proportion to the batch; in the others the batch is 8192, and the rate
+is the published one times a factor. *Learns*: the greatest at which the networks of all seeds learn, with their loss; *fails*: the least
+above it at which one does not."""
+_HEAD = ["scheme", "batch: learns", "fails", "rate: learns", "fails"]
+
+
+def rates_borne(found: Experiments) -> str:
+    """A row for each scheme of these tables; empty where they are not planned."""
+    tables = by_table(found.names, found.cells)
+    batches, rates = (_by_row(tables.get(name, {})) for name in (BATCH, RATE))
+    for scheme, runs in rates.items():
+        runs["1"] = batches.get(scheme, {}).get(WHOLE, [])
+    rows = [[scheme, *_limits(columns), *_limits(rates.get(scheme, {}))] for scheme, columns in batches.items() if len(columns) > 1]
+    return markdown_table(_HEAD, rows) if rows else ""
+
+
+def _by_row(table: Mapping[tuple[str, str], list[KeptRun]]) -> dict[str, dict[str, list[KeptRun]]]:
+    rows: dict[str, dict[str, list[KeptRun]]] = {}
+    for (row, column), runs in table.items():
+        rows.setdefault(row, {})[column] = runs
+    return rows
+
+
+def _limits(columns: Mapping[str, list[KeptRun]]) -> tuple[str, str]:
+    """The greatest that learns with its loss, and the least above that which does not; of those that were trained."""
+    there = sorted((name for name in columns if columns[name]), key=place_of)
+    if not there:
+        return (MISSING, MISSING) if columns else ("", "")
+    learns = [name for name in there if all(run.verdict == LEARNS for run in columns[name])]
+    above = there[there.index(learns[-1]) + 1 :] if learns else there
+    return _with_loss(learns[-1], columns) if learns else "none", _told(above[0]) if above else "none"
+
+
+def _with_loss(name: str, columns: Mapping[str, list[KeptRun]]) -> str:
+    losses = [run.loss for run in columns[name]]
+    return f"{_told(name)} ({sum(losses) / len(losses):.3f})"
+
+
+def _told(name: str) -> str:
+    return name.replace("-", "/")
