@@ -29,29 +29,34 @@ chan() {
   cell "$name" --config "$config" $scheme "$@"
 }
 
+# by_network SHARDS
+by_network() {
+  decoded chan shards/lstm lstm_clip "$1"
+  decoded chan shards/cnn cnn "$1"
+  decoded chan shards/dnn fbank_dnn "$1"
+}
+
 if stage 1 "Data"; then
   for features in _fmllr _fbank; do make_data; done
 fi
 
 if stage 2 "Rates of one shard"; then
-  for rate in 0.1 0.4 1.6; do
-    for network in lstm_clip cnn fbank_dnn; do once chan "rates/$network-$rate" $network 1 --learning-rate $rate --num-epochs 2; done
+  for rate in 0.5 2 8; do once chan "rates/lstm-$rate" lstm_clip 1 --learning-rate $rate --num-epochs 2; done
+  for rate in 0.025 0.1 0.4; do
+    for network in cnn fbank_dnn; do once chan "rates/$network-$rate" $network 1 --learning-rate $rate --num-epochs 2; done
   done
 fi
 
 if stage 3 "Time to frame accuracies"; then
-  for shards in 1 5 3 2 4; do
-    decoded chan shards/lstm lstm_clip "$shards"
-    decoded chan shards/cnn cnn "$shards"
-    decoded chan shards/dnn fbank_dnn "$shards"
-  done
+  for shards in 1 5 3; do by_network $shards; done
+  for shards in 2 4; do once by_network $shards; done
 fi
 
 if stage 4 "What keeps many shards alive"; then
   for shards in 16 8; do
-    decoded chan many/alone lstm_clip $shards
-    for momentum in 0.5 0.9; do decoded chan many/momentum-$momentum lstm_clip $shards --server-momentum $momentum; done
-    for decay in 0.9 0.7 0.5; do decoded chan many/decay-$decay lstm_clip $shards --gradient-decay $decay; done
-    for distance in 1 4; do decoded chan many/distance-$distance lstm_clip $shards --max-distance $distance; done
+    once decoded chan many/alone lstm_clip $shards
+    for momentum in 0.5 0.9; do once decoded chan many/momentum-$momentum lstm_clip $shards --server-momentum $momentum; done
+    for decay in 0.9 0.7 0.5; do once decoded chan many/decay-$decay lstm_clip $shards --gradient-decay $decay; done
+    for distance in 1 4; do once decoded chan many/distance-$distance lstm_clip $shards --max-distance $distance; done
   done
 fi

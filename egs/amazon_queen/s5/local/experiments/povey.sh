@@ -48,12 +48,15 @@ fi
 # 1000 minibatches are more than a learner has in an epoch, at whose end all average. Test sets are decoded for the two that claims compare.
 if stage 3 "Averages by gradient, period and learners"; then
   for gradient in ng sgd; do decoded povey allreduce $gradient 10 1; done
-  for learners in 8 16 4 2; do
-    for gradient in ng sgd; do
+  for gradient in ng sgd; do
+    for learners in 8 16; do
       decoded povey allreduce $gradient 1000 $learners
-      povey allreduce $gradient 10 $learners
+      for period in 10 100; do povey allreduce $gradient $period $learners; done
       povey kaldi $gradient 1000 $learners
-      if [ $learners -ge 8 ]; then povey allreduce $gradient 100 $learners; fi
+    done
+    for learners in 4 2; do
+      for period in 1000 10; do once povey allreduce $gradient $period $learners; done
+      once povey kaldi $gradient 1000 $learners
     done
   done
 fi

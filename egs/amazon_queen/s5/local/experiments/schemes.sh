@@ -11,7 +11,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . ../../utils/recipe.sh
 
-seeds="1 2 3"         # of each training
+seeds="1 2 3"         # of each training with 16 learners; the others are trained with seed 1 alone
 kept=parallel         # directory of the results (path)
 list=""               # add the names of the trainings to this file, and train nothing (path)
 decode=true           # decode the test set with 16 learners and one
@@ -39,9 +39,9 @@ if stage 1 "Data"; then
 fi
 
 if stage 2 "Schemes by learners"; then
-  decoded scheme every allreduce 1 --period-frames 1280
+  once decoded scheme every allreduce 1 --period-frames 1280
   for num in $learners; do
-    made=scheme
+    made="once scheme"
     if [ "$num" = 16 ]; then made="decoded scheme"; fi
     for name in $by_frames; do $made every "$name" "$num" --period-frames 1280; done
     for name in $by_minibatch; do $made every "$name" "$num"; done

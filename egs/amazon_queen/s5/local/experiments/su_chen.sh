@@ -32,6 +32,14 @@ su_chen() {
   cell "$name" --config conf/parallel_sigmoid.conf --num-learners "$learners" "$@"
 }
 
+# by_start_and_gradient LEARNERS: from a DBN and from random parameters, by natural gradient and by SGD.
+by_start_and_gradient() {
+  decoded su_chen "learners/dbn-ng/$1" "$1" $from_dbn $by_ng
+  decoded su_chen "learners/dbn-sgd/$1" "$1" $from_dbn
+  decoded su_chen "learners/random-ng/$1" "$1" $by_ng
+  decoded su_chen "learners/random-sgd/$1" "$1"
+}
+
 # poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the model of one learner is kept and decoded, too.
 poster() {
   su_chen "poster-$3/$1/$2" "$2" --parallel "$1" --period-frames $(($3 * 128)) --save-learner true $from_dbn $by_ng
@@ -51,12 +59,8 @@ if stage 2 "Rates of 16 learners"; then
 fi
 
 if stage 3 "Initial parameters and gradient by learners"; then
-  for learners in 1 16 32 8 4; do
-    decoded su_chen learners/dbn-ng/$learners $learners $from_dbn $by_ng
-    decoded su_chen learners/dbn-sgd/$learners $learners $from_dbn
-    decoded su_chen learners/random-ng/$learners $learners $by_ng
-    if [ $learners != 8 ]; then decoded su_chen learners/random-sgd/$learners $learners; fi
-  done
+  for learners in 1 16 32; do by_start_and_gradient $learners; done
+  for learners in 8 4; do once by_start_and_gradient $learners; done
 fi
 
 if stage 4 "Minibatches between averages, size of minibatches, schedule"; then
@@ -71,10 +75,10 @@ if stage 4 "Minibatches between averages, size of minibatches, schedule"; then
 fi
 
 if stage 5 "The poster: topologies and the model of one learner"; then
-  for period in 10 100 1; do
-    for topology in ring butterfly allreduce; do decoded poster $topology 16 $period; done
-  done
-  for learners in 8 4; do
+  for learners in 16 8 4; do
     for topology in ring butterfly allreduce; do decoded poster $topology $learners 10; done
+  done
+  for period in 100 1; do
+    for topology in ring butterfly allreduce; do once decoded poster $topology 16 $period; done
   done
 fi
