@@ -312,7 +312,7 @@ def no_text_column(folder):
 
 def audio_alone(folder):
     rows_of(folder)
-    return [folder], "no corpus that is known; give one of: Kaldi's data directories, lhotse's manifests, a folder of audio with a table"
+    return [folder], "12 audio files without transcripts; give one of: Kaldi's data directories, lhotse's manifests, a folder of audio with a table"
 
 
 def text_without_audio(folder):
@@ -323,9 +323,10 @@ def text_without_audio(folder):
 
 
 def damaged_audio(folder):
-    table(folder, "t.tsv", rows_of(folder), "\t")
+    rows = rows_of(folder)
+    table(folder, "t.tsv", [*rows, rows[2]], "\t")
     (folder / "a1.wav").write_bytes((folder / "a1.wav").read_bytes()[:500])
-    return [folder], "audio that cannot be read: 1, line 3 (cut short, "
+    return [folder], "audio that cannot be read: 1, a1.wav in line 3 (cut short, "
 
 
 def foreign_format(folder):

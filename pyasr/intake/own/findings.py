@@ -93,7 +93,7 @@ def _warnings(prepared: Prepared) -> Iterator[str]:
     yield from _long(prepared)
     if prepared.hours("train") < _LEAST_HOURS:
         hours = _hours(prepared.hours("train"))
-        yield f"{hours} of training speech are few: see that the recipe runs, and expect better results of more"
+        yield f"{hours} of training speech is too little for good results; use it to check that the recipe runs"
 
 
 def _long(prepared: Prepared) -> Iterator[str]:

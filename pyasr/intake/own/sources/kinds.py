@@ -112,7 +112,8 @@ def read_corpus(paths: list[Path], options: ReadingOptions) -> Corpus:
     kind = next((kind for kind in kinds if kind.fits(places)), None)
     if kind is None:
         wanted = ", ".join(kind.name for kind in kinds)
-        raise UserError(f"{places}: no corpus that is known; give one of: {wanted}{_hint(places)}")
+        found = f"{len(places.audio)} audio files without transcripts" if places.audio else "no corpus that is known"
+        raise UserError(f"{places}: {found}; give one of: {wanted}{_hint(places)}")
     corpus = kind.read(places, options)
     if not corpus.utterances:
         raise UserError(f"{places}: no utterance with audio and text; see that these belong together")

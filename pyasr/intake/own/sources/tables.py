@@ -115,6 +115,7 @@ class _Table:
 
 def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> None:
     corpus.notes.append(table.told)
+    unreadable: set[str] = set()
     for row in table.rows:
         name = table.field(row, "file")
         path = table.files.find(name) if name else None
@@ -123,8 +124,11 @@ def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> Non
             faults.add("rows with missing audio files", "add the files, or remove the rows", place)
             continue
         entry = str(path.absolute())
-        if entry not in corpus.recordings and (recording := recording_of(entry, f"line {row.line}", faults)):
-            corpus.recordings[entry] = recording
+        if entry not in corpus.recordings and entry not in unreadable:
+            if recording := recording_of(entry, f"{name} in line {row.line}", faults):
+                corpus.recordings[entry] = recording
+            else:
+                unreadable.add(entry)
         if entry in corpus.recordings:
             corpus.utterances.append(_utterance(table, row, corpus.recordings[entry], part))
 
