@@ -13,7 +13,6 @@ from pyasr.base import log, options
 from pyasr.base.errors import UserError
 from pyasr.base.process_end import leave
 from pyasr.base.system_errors import as_user_error
-from pyasr.base.torch_loading import defer_parts_of_torch
 
 
 def resolve(name: str):
@@ -47,5 +46,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    defer_parts_of_torch()
     leave(main(sys.argv[1:]))

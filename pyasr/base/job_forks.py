@@ -19,14 +19,12 @@ import pickle
 import signal
 import socket
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 from pyasr.base import job
 from pyasr.base.kernels import load_kernels, loaded_kernels
 from pyasr.base.parent import die_with_parent
 from pyasr.base.process_end import leave
-from pyasr.base.torch_loading import defer_parts_of_torch
 
 READY = b"ready"
 MESSAGE_BYTES = 1 << 16
@@ -140,7 +138,6 @@ def main(argv: list[str]) -> None:
     die_with_parent(signal.SIGKILL)
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # warnings before an end are for run.pl
         signal.signal(number, signal.SIG_IGN)
-    defer_parts_of_torch()
     Template(argv[0], argv[1], socket.socket(fileno=int(argv[2]))).serve()
     sys.stdout.flush()
     os._exit(0)

@@ -6,9 +6,8 @@ Importing it imports numba.
 
 from __future__ import annotations
 
-from llvmlite import binding as llvm
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code may refer to
 
@@ -32,7 +31,7 @@ class LoadedLibrary(JITCodeLibrary):
 
     def _parse(self) -> None:
         if self._bitcode and self._shared_module is None:
-            self._shared_module = llvm.parse_bitcode(self._bitcode)
+            self._shared_module = ll.parse_bitcode(self._bitcode)
             self._codegen._engine._load_defined_symbols(self._shared_module)
 
     def _get_module_for_linking(self):

@@ -18,7 +18,6 @@ from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import check_apart, stage_output
 from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.system_errors import as_user_error
-from pyasr.base.torch_loading import defer_parts_of_torch
 from pyasr.base.utf8 import insist_on_utf8
 
 _NEEDED = ("kaldiio", "numba", "numpy", "torch")
@@ -64,7 +63,6 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
         if argv is None:
             open_standard_streams()
             insist_on_utf8()
-            defer_parts_of_torch()
         log.setup(name)
         _heed_signals()
         _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})

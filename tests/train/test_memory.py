@@ -176,7 +176,7 @@ def test_later_failures_are_told_as_well(tmp_path):
 
 def test_streamed_frames_have_a_limit_to_lower(tmp_path):
     frames = streamed(shard(tmp_path / "data", 8), 3)
-    assert "lower --minibatch (now 16), lower --max-store-mb (now 0), or run" in training(SoloComm(), tmp_path / "out", frames).what_to_lower()
+    assert "lower --minibatch (now 16), lower --max-store-mb (now 0), or run" in training(SoloComm(), tmp_path / "out", frames).training.advice(16)
 
 
 def raising(error: Exception):
