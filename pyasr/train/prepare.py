@@ -45,8 +45,8 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
         offsets = spool.offsets(keys)
         heldout = choose_heldout(keys, np.diff(offsets), reader.original, options)
         if needs_heldout and not heldout.any():
-            raise UserError(f"{data}: this --schedule needs held-out utterances, and none is held out; raise --heldout-share or give another "
-                            "schedule")  # fmt: skip
+            found = "no utterance is held out, and this --schedule needs some"
+            raise UserError(f"{data}: {found}; raise --heldout-share or give another schedule")
         reader.save_tables(out / FEATURES_FILE, keys, np.diff(offsets), cmvn)
         save_targets(out / TARGETS_FILE, keys, offsets, spool.targets(keys), heldout, transitions.num_pdfs, counted=True)
 
