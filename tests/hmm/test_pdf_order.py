@@ -87,13 +87,16 @@ def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
 
 def test_accumulation_sums_in_one_order():
     """Whatever the order of pdfs: all sums and the log-likelihood are the same to the bit."""
-    rng, model = np.random.default_rng(3), random_model(7, 3, 5)
-    feats, pdfs = rng.standard_normal((9000, 5)).astype(np.float32), rng.integers(-1, 7, 9000)
+    rng, model = np.random.default_rng(3), random_model(40, 3, 5)
+    feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)  # of sums that have to be rounded
+    pdfs = rng.integers(-1, 40, 9000)
     frames = list(by_pdf(feats, pdfs))
-    one, other = GmmStats.zeros(model), GmmStats.zeros(model)
+    one = GmmStats.zeros(model)
     accumulate(model, frames, one)
-    accumulate(model, sorted(frames, key=lambda block: -block[0]), other)
-    assert np.array_equal(one.sums, other.sums) and (one.log_like, one.num_frames) == (other.log_like, other.num_frames)
+    for seed in range(8):
+        other, place = GmmStats.zeros(model), np.random.default_rng(seed).permutation(40)
+        accumulate(model, sorted(frames, key=lambda block, place=place: place[block[0]]), other)
+        assert np.array_equal(one.sums, other.sums) and (one.log_like, one.num_frames) == (other.log_like, other.num_frames)
 
 
 @pytest.fixture(scope="module")
