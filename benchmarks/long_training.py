@@ -4,7 +4,8 @@
 Makes synthetic features, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to 8806 pdfs, in SCRATCH, where a corpus of
 the same size is used again; trains a network on ranks that may take --limit-gb each (RLIMIT_DATA, which the kernel enforces for every
 process of the step); kills all of it after --train-s seconds, and gives the same command again. Prints the peaks of the ranks' memory, and
-the seconds from the second command to the first report of new minibatches (60 are to be reached on an idle machine).
+the seconds from the second command to the first report of new minibatches (60 are to be reached on an idle machine), with the CPU seconds
+of all processes until then.
 
 Private memory is what RLIMIT_DATA counts (VmData); resident memory also has what ranks share: libraries, targets mapped from disk.
 
@@ -64,11 +65,11 @@ class Seen:
     """What a run of the step has shown, seconds since its beginning.
 
     peaks    greatest bytes of any rank, by field of /proc/PID/status
-    reports  when reports of new minibatches were first seen, and frames seen by then
+    reports  when reports of new minibatches were first seen, CPU seconds of all processes, and frames seen by then
     """
 
     peaks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMORY_FIELDS, 0))
-    reports: list[tuple[float, int]] = field(default_factory=list)
+    reports: list[tuple[float, float, int]] = field(default_factory=list)
 
 
 def make_corpus(path: Path, hours: float) -> None:
@@ -164,13 +165,20 @@ def run(options: Benchmark, words: list[str], out: Path, seconds: float, reports
 
 def look(pid: int, out: Path, before: int, now: float, seen: Seen) -> None:
     """Add what there is to be seen."""
-    for one in family(pid):
+    processes = family(pid)
+    for one in processes:
         if b"pyasr.parallel.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(Path(f"/proc/{one}/cmdline")):
             lines = dict(line.split(":", 1) for line in read(Path(f"/proc/{one}/status")).decode().splitlines())
             seen.peaks = {name: max(seen.peaks[name], 1024 * int(lines.get(name, "0").split()[0])) for name in MEMORY_FIELDS}
     frames = frames_reported(out)
-    if frames > (seen.reports[-1][1] if seen.reports else resumed_at(out, before)):
-        seen.reports.append((now, frames))
+    if frames > (seen.reports[-1][2] if seen.reports else resumed_at(out, before)):
+        seen.reports.append((now, sum(map(cpu_seconds, processes)), frames))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of a process, and of those that it has waited for."""
+    fields = read(Path(f"/proc/{pid}/stat")).rpartition(b") ")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def frames_reported(out: Path) -> int:
@@ -219,10 +227,10 @@ def main(options: Benchmark) -> None:
     words = command(options, corpus, out)
     for name, seconds, reports, limit in (("trained, then killed", options.train_s, 5, ""), ("gone on with", 0, 1, "60 s")):
         seen = run(options, words, scratch, seconds, reports)
-        first, frames = seen.reports[0]
+        first, cpu, _ = seen.reports[0]
         peaks = "".join(f"{peak / 1e9:>8.2f} GB" for peak in seen.peaks.values())
-        print(f"{name:<24}{first:>8.1f} s to the first report (to reach: {limit or 'any'}), {seen.reports[-1][1]:>10} frames, "
-              f"peaks of a rank: resident, private{peaks} of {options.limit_gb:g}", flush=True)  # fmt: skip
+        print(f"{name:<22}{first:>7.1f} s ({cpu:.0f} CPU s) to the first report (to reach: {limit or 'any'}), "
+              f"{seen.reports[-1][2]} frames, peaks of a rank: resident, private{peaks} of {options.limit_gb:g}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
