@@ -43,6 +43,7 @@ def main(options: LmRescore) -> None:
         check_models(spec)
         warn_of_same_model(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        spec.end()
         keep_words(tables[0], out)
         write_language_model(out, [new])
         write_num_jobs(out, num_jobs)

@@ -48,6 +48,7 @@ def main(options: LmRescoreLstm) -> None:
         check_models(spec)
         check_lstm(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        spec.end()
         keep_words(tables[0], out)
         write_language_model(out, [lstm, new])
         write_num_jobs(out, num_jobs)

@@ -30,13 +30,16 @@ def without_mark(content: bytes, path: Path) -> bytes:
     return content
 
 
-def text_of(content: bytes, path: Path) -> str:
-    """The UTF-8 text in the bytes of a file, without a byte order mark. Raises UserError with the line where it is not UTF-8."""
+def text_of(content: bytes, path: Path, first_line: int = 1) -> str:
+    """The UTF-8 text in the bytes of a file, without a byte order mark. Raises UserError with the line where it is not UTF-8.
+
+    first_line  number of the line that `content` begins with
+    """
     content = without_mark(content, path)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = content.count(b"\n", 0, error.start) + first_line
         raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
 
 

@@ -22,6 +22,7 @@ from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.decode import ctc_prefix_kernels as kernels
 from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked_posteriors
+from pyasr.io.openfst import Fst
 from pyasr.lang.arpa import Arpa
 from pyasr.lang.backoff_lm import OOV_COST, BackoffLm, Tables
 from pyasr.lang.grammar import BACKOFF, BOS, EOS, arpa_to_fst
@@ -148,5 +149,4 @@ def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, 
 
 def _no_model() -> Tables:
     """A model in which every word, and the sentence's end, has probability one."""
-    ints, floats = np.zeros(0, np.int32), np.zeros(0)
-    return Tables(0, np.zeros(2, np.int64), ints, floats, ints, np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), False, 0.0)
+    return BackoffLm.from_fst(Fst.from_arcs(1, 0, [], [], [], [], [], {0: 0.0}), 0, oov_cost=0.0).tables

@@ -12,6 +12,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.base.places import remove_tree
 from pyasr.data.datadir import DataDir
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lattice_dir import check_same_words, check_words, job_archives, read_of_data
@@ -49,6 +50,17 @@ class RescoreSpec:
     num_jobs: int
     rescore: RescoreOptions
 
+    @property
+    def places(self) -> list[Path]:
+        """Where the tables of large models are while the jobs run, if the models' own directories cannot be written."""
+        return [self.out / ".tables"]
+
+    def end(self) -> None:
+        """Remove these tables."""
+        for place in self.places:
+            if place.exists():
+                remove_tree(place)
+
 
 @dataclass(frozen=True)
 class LstmRescoreOptions(RescoreOptions, DeviceOptions):
@@ -78,7 +90,7 @@ def check_models(spec: RescoreSpec) -> None:
     """Tell the words that the new n-gram model lacks. Raises UserError where it lacks all, and for models that cannot be read."""
     words = SymbolTable.read(spec.words)
     spoken = np.array(list(spoken_words(words).values()))
-    model = BackoffLm.read(spec.new_lm, words)
+    model = BackoffLm.read(spec.new_lm, words, more=spec.places)
     missing = model.missing(spoken)
     if len(missing) == len(spoken):
         raise UserError(f"{model.name}: it has none of the words of {spec.words}; give a language model of the same words")
@@ -118,7 +130,8 @@ def rescore_shard(spec: RescoreSpec, job: int) -> None:
 def read_models(spec: RescoreSpec) -> tuple[BackoffLm, BackoffLm]:
     """The old model and the new one as they are needed here."""
     words = SymbolTable.read(spec.words)
-    return BackoffLm.read(spec.old_lm, words, best=True), BackoffLm.read(spec.new_lm, words, oov_cost=spec.rescore.oov_cost)
+    old = BackoffLm.read(spec.old_lm, words, best=True, more=spec.places)
+    return old, BackoffLm.read(spec.new_lm, words, oov_cost=spec.rescore.oov_cost, more=spec.places)
 
 
 def rewrite_shard(spec: RescoreSpec, job: int, old: BackoffLm, new: BackoffLm,

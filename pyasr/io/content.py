@@ -12,6 +12,7 @@ import io
 import os
 import re
 import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,9 +90,51 @@ def unpack(data: bytes, path: Path) -> bytes:
                 check_unpacked(size, len(data), path)
                 chunks.append(chunk)
     content = b"".join(chunks)
+    _refuse_packed_twice(content, path)
+    return content
+
+
+class ContentReader:
+    """The content of a file from its begin to its end, piece by piece: the bytes that `read_content` gives. For use in a `with` statement.
+
+    Raises UserError as that does, where the place in the file is reached.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self._file, self._num_bytes = path, open_file(path), 0
+        with readable(path):
+            self._packing = packing_of(self._file.peek(HEAD_BYTES)[:HEAD_BYTES], path)
+            found = os.fstat(self._file.fileno())
+        self._content = unpacking(self._file, self._packing)
+        self._num_packed = found.st_size if stat.S_ISREG(found.st_mode) else sys.maxsize
+
+    def __enter__(self) -> ContentReader:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._file.close()
+
+    @property
+    def most_bytes(self) -> int:
+        """No more than so many can come."""
+        return _most_unpacked(self._num_packed) if self._packing else self._num_packed
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        with readable(self.path), telling_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; make it anew")):
+            piece = self._content.read(size)
+        is_first, self._num_bytes = not self._num_bytes, self._num_bytes + len(piece)
+        if self._packing:
+            check_unpacked(self._num_bytes, self._num_packed, self.path)
+        if is_first and self._packing:
+            _refuse_packed_twice(piece, self.path)
+        return without_mark(piece, self.path) if is_first else piece
+
+
+def _refuse_packed_twice(content: bytes, path: Path) -> None:
+    """Raise UserError for unpacked content that is compressed."""
     if _MAGIC.match(content):
         raise UserError(f"{path}: compressed twice; unpack it once")
-    return content
 
 
 def packing_of(head: bytes, path: Path) -> str:
@@ -129,6 +172,10 @@ def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterat
 
 def check_unpacked(num_bytes: int, num_packed: int, path: Path, most_times: int = _MOST_TIMES) -> None:
     """Raise UserError where a file of `num_packed` bytes has given more, `num_bytes`, than a file of speech tools can hold."""
-    most = _ALWAYS_BYTES + most_times * num_packed
+    most = _most_unpacked(num_packed, most_times)
     if num_bytes > most:
         raise UserError(f"{path}: {num_packed} bytes that unpack to more than {most}; if that is meant, unpack it yourself")
+
+
+def _most_unpacked(num_packed: int, most_times: int = _MOST_TIMES) -> int:
+    return _ALWAYS_BYTES + most_times * num_packed

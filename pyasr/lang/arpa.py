@@ -14,26 +14,16 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
-import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.io.content import ContentReader
 from pyasr.lang import arpa_kernels as kernels
-from pyasr.lang.symbols import read_bytes
-
-NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0); in what is read nothing is less, neither -inf nor a finite number
-_COUNT = re.compile(r"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,15})$")
-_KENLM = b"mmap lm http://kheafield.com/code"
-_LINE_PROBLEMS = {
-    kernels.BAD_NUMBER: "the log10 probability or back-off weight is not a number",
-    kernels.UNKNOWN_WORD: "a word that has no unigram",
-    kernels.BAD_COLUMNS: "the wrong number of columns",
-}
+from pyasr.lang.arpa_reader import ArpaReader, Opened, Piece, occurs_twice, pieces_of
 
 
 @dataclass
@@ -73,36 +63,41 @@ def read_arpa(path: Path) -> Arpa:
     """A model in ARPA format, plain or compressed; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and
     those below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
 
-    Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
-    one that occurs twice, a missing end; and where the begin or the end of sentences is no unigram.
+    Raises UserError as `ArpaReader` does, and with both lines for an n-gram that occurs twice.
     """
-    return parse_arpa(read_bytes(path), path)
+    return _read(lambda: ContentReader(path), path)
 
 
 def parse_arpa(data: bytes, path: Path) -> Arpa:
     """`read_arpa` of the content of a file, UTF-8 text."""
-    counts, offset = _header(data, path)
-    words: list[str] = []
-    tables, table = [], None
-    for n, expected in enumerate(counts, 1):
-        begin, end = _section(data, offset, n, path)
-        if n == 1:
-            words = _unigram_words(data, begin, end, path)
-            table = kernels.word_table([word.encode() for word in words])
-        ids, logprob, backoff, lines = _parse(data, begin, end, n, n == len(counts), expected, table, path)
-        if lines != expected:
-            raise UserError(f"{path}:{_line(data, begin) - 1}: {lines} {n}-grams where the header promises {expected}; make the file anew")
-        if repeated := repeated_rows(ids):
-            raise _occurs_twice(path, data, begin, n, " ".join(words[number] for number in ids[repeated[1]]), *repeated)
-        tables.append(NgramTable(ids, logprob, backoff))
-        offset = end
-    if not re.match(rb"\s*\\end\\", data[offset : offset + 4096]):
-        raise UserError(f"{path}:{_line(data, offset)}: no \\end\\ after the {len(counts)}-grams; the file is cut short, make it anew")
-    for mark in ("<s>", "</s>"):
-        if mark not in words:
-            raise UserError(f"{path}: {mark} has no unigram, so sentences have no probability; estimate the model with utils/train_lm.py, "
-                            "or with <s> and </s> around each sentence")  # fmt: skip
-    return Arpa(words, tables)
+    return _read(lambda: io.BytesIO(data), path)
+
+
+def _read(opened: Opened, path: Path) -> Arpa:
+    with opened() as content:
+        reader, tables = ArpaReader(content, path), []
+        for n in range(1, reader.order + 1):
+            table = _joined(reader.pieces(n))
+            if repeated := repeated_rows(table.ids):
+                ngram = " ".join(reader.words[number] for number in table.ids[repeated[1]])
+                raise occurs_twice(path, n, ngram, *_lines_of_rows(opened, path, n, repeated))
+            tables.append(table)
+        reader.end()
+    return Arpa(reader.words, tables)
+
+
+def _joined(pieces: Iterable[Piece]) -> NgramTable:
+    columns = zip(*((piece.ids, piece.logprob, piece.backoff) for piece in pieces))
+    return NgramTable(*map(np.concatenate, columns))
+
+
+def _lines_of_rows(opened: Opened, path: Path, n: int, rows: Sequence[int]) -> list[int]:
+    """The numbers of the lines of some n-grams of order `n`, by their numbers (from 0) among these."""
+    found = {}
+    for piece in pieces_of(opened, path, n):
+        mine = [row for row in rows if 0 <= row - piece.begin < len(piece.ids)]
+        found |= {row: piece.line_of(row - piece.begin) for row in mine}
+    return [found[row] for row in rows]
 
 
 def repeated_rows(ids: np.ndarray) -> tuple[int, int] | None:
@@ -119,101 +114,6 @@ def repeated_rows(ids: np.ndarray) -> tuple[int, int] | None:
         if (first := seen.setdefault(tuple(ids[row].tolist()), int(row))) != row:
             return first, int(row)
     return None
-
-
-def _line(data: bytes, offset: int) -> int:
-    """The number of the line that holds byte `offset`."""
-    return data.count(b"\n", 0, offset) + 1
-
-
-def _line_of_row(data: bytes, begin: int, row: int) -> int:
-    """The number of the line that holds n-gram `row` (from 0) of the section that begins at byte `begin`."""
-    text = io.BytesIO(data)
-    text.seek(begin)
-    return next(itertools.islice((number for number, line in enumerate(text, _line(data, begin)) if line.split()), row, None))
-
-
-def refuse_kenlm(data: bytes, path: Path) -> None:
-    """Raise UserError for the content of a binary file of KenLM's."""
-    if data.startswith(_KENLM):
-        raise UserError(f"{path}: a binary model of KenLM, which is not read here; give the ARPA file that it was built from")
-
-
-def _header(data: bytes, path: Path) -> tuple[list[int], int]:
-    """Counts of all orders, and where the header ends. Anything may stand before `\\data\\`, nothing but counts after it."""
-    begin = re.search(rb"^\\data\\[ \t\r]*$", data, re.MULTILINE)
-    if not begin:
-        refuse_kenlm(data, path)
-        raise UserError(f"{path}:1: no \\data\\ line; not a language model in ARPA format")
-    offset, counts = begin.end() + 1, []
-    while offset < len(data):
-        end = data.find(b"\n", offset)
-        end = len(data) if end < 0 else end
-        line = data[offset:end].decode("utf-8", "replace").strip()
-        if line.startswith("\\"):
-            break
-        match = _COUNT.match(line)
-        if line and (not match or int(match[1]) != len(counts) + 1):
-            raise UserError(
-                f"{path}:{_line(data, offset)}: expected 'ngram {len(counts) + 1}=COUNT' in the header, not '{line[:40]}'; correct it"
-            )
-        counts += [int(match[2])] if match else []
-        offset = end + 1
-    if not counts:
-        raise UserError(f"{path}:{_line(data, begin.start())}: no 'ngram 1=COUNT' after \\data\\; the header is broken")
-    return counts, min(offset, len(data))
-
-
-def _section(data: bytes, offset: int, n: int, path: Path) -> tuple[int, int]:
-    """First byte after the title of the n-grams, and the byte of the next title."""
-    title = re.compile(rb"\s*\\" + str(n).encode() + rb"-grams:[ \t\r]*\n").match(data, offset)
-    if not title:
-        raise UserError(f"{path}:{_line(data, offset)}: expected \\{n}-grams: here; the header or a section is broken")
-    end = data.find(b"\n\\", title.end() - 1)  # a line that begins with a backslash: no n-gram does
-    return title.end(), len(data) if end < 0 else end + 1
-
-
-def _unigram_words(data: bytes, begin: int, end: int, path: Path) -> list[str]:
-    rows = [line.split() for line in data[begin:end].split(b"\n")]
-    bad = next((i for i, row in enumerate(rows) if len(row) == 1), None)
-    if bad is not None:
-        raise UserError(f"{path}:{_line(data, begin) + bad}: a unigram needs a probability and a word; correct the line")
-    words = [row[1].decode() for row in rows if row]
-    if len(set(words)) != len(words):
-        first = {word: row for row, word in reversed(list(enumerate(words)))}
-        again = next(row for row, word in enumerate(words) if first[word] != row)
-        raise _occurs_twice(path, data, begin, 1, words[again], first[words[again]], again)
-    return words
-
-
-def _occurs_twice(path: Path, data: bytes, begin: int, n: int, ngram: str, first: int, again: int) -> UserError:
-    """What is wrong with an n-gram that is number `first` and number `again` (from 0) of the section that begins at byte `begin`."""
-    name = "unigram" if n == 1 else f"{n}-gram"
-    where = f"{path}:{_line_of_row(data, begin, again)}"
-    return UserError(f"{where}: the {name} '{ngram}' occurs twice, first on line {_line_of_row(data, begin, first)}; remove one of the two")
-
-
-def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: int, table, path: Path):
-    """ids, log10 probabilities and back-off weights of the lines of one section, and how many there are."""
-    lines = np.frombuffer(data, np.uint8)[begin:end]
-    room = min(expected, len(lines))
-    ids = np.zeros((room, n), np.int32)
-    logprob, backoff = np.zeros(room), np.zeros(room)
-    found, problem, where = kernels.parse_section(lines, *table, ids, logprob, backoff, not highest)
-    if problem:
-        line = data[begin + where :].split(b"\n", 1)[0].decode("utf-8", "replace")
-        raise UserError(f"{path}:{_line(data, begin + where)}: {_LINE_PROBLEMS[problem]} in the {n}-gram '{line[:60]}'; correct the line")
-    if (logprob > 1e-3).any():
-        row = int(np.argmax(logprob))
-        where = f"{path}:{_line_of_row(data, begin, row)}"
-        raise UserError(f"{where}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; "
-                        "make the file anew")  # fmt: skip
-    if (backoff > -NO_PROBABILITY).any():
-        row = int(np.argmax(backoff))
-        where = f"{path}:{_line_of_row(data, begin, row)}"
-        raise UserError(f"{where}: the {n}-gram number {row + 1} has the log10 back-off weight {backoff[row]:g}, greater than "
-                        f"{-NO_PROBABILITY:g}; make the file anew")  # fmt: skip
-    return ids, np.maximum(logprob, NO_PROBABILITY), np.maximum(backoff, NO_PROBABILITY), found
 
 
 def write_arpa(path: Path, arpa: Arpa) -> None:

@@ -17,6 +17,7 @@ mostly one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,18 +26,23 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.kernels import njit
+from pyasr.io import mapped
+from pyasr.io.mapped import derived, digest_of
 from pyasr.io.openfst import Fst, read_fst
-from pyasr.lang.arpa import read_arpa
+from pyasr.lang.backoff_tables import tables_of_arpa
 from pyasr.lang.fst_ops import infinite_arcs
-from pyasr.lang.grammar import BACKOFF, arpa_to_fst
-from pyasr.lang.symbols import SymbolTable
+from pyasr.lang.symbols import BACKOFF, SymbolTable
 
 OOV_COST = 15.0
+_LAYOUT = "back-off tables 1"  # changes with what the tables hold
 _TOLERANCE = 1e-6
 
 
 class Tables(NamedTuple):
-    """What the compiled loops read. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history."""
+    """What the compiled loops read. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history.
+
+    Arrays of costs are float32, all others int32 but for the offsets, int64: 12 bytes an arc, 20 a state. They cannot be written.
+    """
 
     start: int
     offsets: np.ndarray
@@ -59,34 +65,33 @@ class BackoffLm:
     name: str
 
     @classmethod
-    def read(cls, source: Path, words: SymbolTable, *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
+    def read(cls, source: Path, words: SymbolTable, *, best: bool = False, oov_cost: float = OOV_COST,
+             more: Sequence[Path] = ()) -> BackoffLm:  # fmt: skip
         """The model in `source` (see `model_file`) over the ids of `words`.
+
+        more  directories for the file that is mapped where the model is large (`pyasr.io.mapped`), if its own cannot be written
 
         A word that the model lacks costs what backing off to the empty history costs, and `oov_cost`; no history goes beyond it.
         Raises UserError where there is no such file and for a G.fst that is no back-off model.
         """
-        path = model_file(source)
-        fst = read_fst(path) if path.suffix == ".fst" else arpa_to_fst(read_arpa(path), words)[0]
-        return cls.from_fst(fst, words.get(BACKOFF, -1), str(path), best=best, oov_cost=oov_cost)
+        path, backoff = model_file(source), words.get(BACKOFF, -1)
+        if path.suffix == ".fst":
+            key, make = digest_of(_LAYOUT, str(backoff)), lambda: tables_of_fst(read_fst(path), backoff, str(path))
+        else:
+            key, make = digest_of(_LAYOUT, *words.symbols, repr(list(words.ids.values()))), lambda: tables_of_arpa(path, words)
+        return cls.of_tables(derived(path, "ngrams", key, make, more), str(path), best=best, oov_cost=oov_cost)
 
     @classmethod
     def from_fst(cls, fst: Fst, backoff_label: int, name: str = "G.fst", *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
         """The model of a grammar transducer: words are output labels; epsilon or `backoff_label` there marks a back-off arc."""
-        labels = np.where(fst.olabels == backoff_label, 0, fst.olabels)
-        order = np.lexsort((labels, fst.sources))
-        sources, labels = fst.sources[order], labels[order]
-        costs, targets = fst.weights[order].astype(np.float64), fst.nextstates[order]
-        _check(fst, sources, labels, targets, name)
-        backing = labels == 0
-        backoffs, backoff_costs = np.full(fst.num_states, -1, np.int32), np.zeros(fst.num_states)
-        backoffs[sources[backing]], backoff_costs[sources[backing]] = targets[backing], costs[backing]
-        spoken = ~backing
-        offsets = np.searchsorted(sources[spoken], np.arange(fst.num_states + 1))
-        finals = fst.finals.astype(np.float64)
-        tables = Tables(fst.start, offsets, labels[spoken].astype(np.int32), costs[spoken], targets[spoken].astype(np.int32), backoffs,
-                        backoff_costs, finals, bool(best), float(oov_cost))
-        known = np.unique(labels[spoken & (backoffs[sources] < 0)])
-        return cls(tables, known, name)
+        return cls.of_tables(tables_of_fst(fst, backoff_label, name), name, best=best, oov_cost=oov_cost)
+
+    @classmethod
+    def of_tables(cls, tables: mapped.Tables, name: str, *, best: bool, oov_cost: float) -> BackoffLm:
+        """The model of `tables_of_fst` or `tables_of_arpa`."""
+        arrays = dict(tables.arrays)
+        known = arrays.pop("known")
+        return cls(Tables(tables.values["start"], **arrays, best=bool(best), oov_cost=float(oov_cost)), known, name)
 
     def missing(self, words: np.ndarray) -> np.ndarray:
         """The ids among `words` (0 aside) that the model has no unigram for, sorted."""
@@ -108,6 +113,24 @@ class BackoffLm:
             sources, targets, arcs, costs int64, float64 (num_new_arcs): pairs, the acceptor's arc, cost of its word
         """
         return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
+
+
+def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.Tables:
+    """The arrays of `Tables`, and `known`, of a grammar transducer, as `BackoffLm.from_fst` takes it."""
+    labels = np.where(fst.olabels == backoff_label, 0, fst.olabels)
+    order = np.lexsort((labels, fst.sources))
+    sources, labels = fst.sources[order], labels[order]
+    costs, targets = fst.weights[order], fst.nextstates[order]
+    _check(fst, sources, labels, targets, name)
+    backing = labels == 0
+    backoffs, backoff_costs = np.full(fst.num_states, -1, np.int32), np.zeros(fst.num_states, np.float32)
+    backoffs[sources[backing]], backoff_costs[sources[backing]] = targets[backing], costs[backing]
+    spoken = ~backing
+    offsets = np.searchsorted(sources[spoken], np.arange(fst.num_states + 1))
+    arrays = {"offsets": offsets, "words": labels[spoken].astype(np.int32), "costs": costs[spoken].astype(np.float32),
+              "targets": targets[spoken].astype(np.int32), "backoffs": backoffs, "backoff_costs": backoff_costs,
+              "finals": fst.finals.astype(np.float32), "known": np.unique(labels[spoken & (backoffs[sources] < 0)])}  # fmt: skip
+    return mapped.Tables(arrays, {"start": int(fst.start)})
 
 
 def absent_from(listed: np.ndarray, words: np.ndarray) -> np.ndarray:

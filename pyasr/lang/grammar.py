@@ -14,7 +14,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.lang.arpa import Arpa, parse_arpa, refuse_kenlm
+from pyasr.lang.arpa import Arpa, parse_arpa
+from pyasr.lang.arpa_reader import refuse_kenlm
 from pyasr.lang.grammar_fst import is_grammar_fst, read_grammar_fst
 from pyasr.lang.symbols import BACKOFF, SymbolTable
 
@@ -82,7 +83,7 @@ def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
     -ln of the backoff weight. `<s>` and `</s>` are no labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
     nothing but a backoff arc are bypassed. N-grams with a word that has no id are left out, as are those whose history is not listed.
     """
-    _check_symbols(words)
+    check_symbols(words)
     ids = np.array([-1 if word in ("<eps>", BACKOFF) else words.get(word, -1) for word in arpa.words], np.int64)
     builder = _GrammarBuilder(words)
     dropped_ngrams = 0
@@ -95,7 +96,8 @@ def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
     return builder.fst(), Dropped(missing, dropped_ngrams, builder.num_orphans)
 
 
-def _check_symbols(words: SymbolTable) -> None:
+def check_symbols(words: SymbolTable) -> None:
+    """Raise UserError where words.txt lacks a symbol that G needs."""
     for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "begins of sentences"), (EOS, "ends of sentences")):
         if symbol not in words:
             raise UserError(f"words.txt has no {symbol}, the symbol of {of}; make the lang dir with utils/prepare_lang.py")
@@ -173,7 +175,7 @@ def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = No
     """
     words, content = SymbolTable.read(lang / "words.txt"), read_content(source)
     if is_grammar_fst(content):
-        _check_symbols(words)
+        check_symbols(words)
         grammar = read_grammar_fst(content, source, words, acceptor)
     elif acceptor is not None:
         raise UserError(f"--acceptor and {source}, which is no FST, do not go together; leave --acceptor out")

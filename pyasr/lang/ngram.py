@@ -21,7 +21,8 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.lang.arpa import NO_PROBABILITY, Arpa, NgramTable
+from pyasr.lang.arpa import Arpa, NgramTable
+from pyasr.lang.arpa_reader import NO_PROBABILITY
 
 BEGIN, END = "<s>", "</s>"
 _FALLBACK = (0.5, 1.0, 1.5)

@@ -16,8 +16,9 @@ from word_graphs import compact_paths
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.decode.compact import compact_from_arcs
-from pyasr.decode.lattice_io import write_lattices
-from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, rewrite_shard
+from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
+from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, rescore_shard, rewrite_shard
+from pyasr.io import mapped
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.openfst import write_fst
 from pyasr.io.text import read_table
@@ -197,3 +198,31 @@ def test_memory_for_each_lattice_does_not_grow_with_the_vocabulary(exp):
     finally:
         tracemalloc.stop()
     assert len(peaks) == len(UTTERANCES) and max(peaks[1:-1]) < size
+
+
+def test_tables_of_large_models_are_made_once_for_all_jobs(exp, monkeypatch):
+    """Beside the models, or where that cannot be, in the output until the step ends."""
+    root, _ = exp
+    models = root / "lang/G.fst", root / "lang4/arpa"
+    run_here("lm_rescore.py", "--nj", 1, root / "lang", models[1], root / "data", root / "decode", root / "expected")
+    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    for places in (["lang", "lang4"], ["out/.tables"] * 2):
+        (root / "out").mkdir(exist_ok=True)
+        spec = RescoreSpec(root / "decode", root / "data", root / "lang/words.txt", *models, root / "out", 3, RescoreOptions())
+        check_models(spec)
+        rescore_shard(spec, 1)
+        tables = [next((root / place).glob(f".{model.name}*.ngrams.*")) for place, model in zip(places, models)]
+        with monkeypatch.context() as patched:
+            patched.setattr("pyasr.lang.backoff_lm.tables_of_arpa", None)
+            patched.setattr("pyasr.lang.backoff_lm.read_fst", None)
+            for job in (2, 3):
+                rescore_shard(spec, job)
+        found = {utt: lattice for job in (1, 2, 3) for utt, lattice in read_compact_lattices(root / f"out/lat.{job}.gz")}
+        expected = read_all(root / "expected")
+        assert found.keys() == expected.keys()
+        assert all(found[utt].graph_costs.tobytes() == expected[utt].graph_costs.tobytes() for utt in expected)
+        spec.end()
+        assert not (root / "out/.tables").exists()
+        for table in tables[: 2 * (places[0] == "lang")]:
+            table.unlink()
+            table.with_name(f"{table.name}.lock").mkdir()  # so that root cannot write there either

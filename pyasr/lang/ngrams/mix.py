@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.lang.arpa import NO_PROBABILITY
+from pyasr.lang.arpa_reader import NO_PROBABILITY
 from pyasr.lang.ngram import BEGIN
 from pyasr.lang.ngrams import trie_kernels as kernels
 from pyasr.lang.ngrams.trie import Trie

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pyasr.base import log
-from pyasr.lang.arpa import NO_PROBABILITY, Arpa, NgramTable, ngram_keys
+from pyasr.lang.arpa import Arpa, NgramTable, ngram_keys
+from pyasr.lang.arpa_reader import NO_PROBABILITY
 from pyasr.lang.ngram import BEGIN, END
 from pyasr.lang.ngrams import trie_kernels as kernels
 
