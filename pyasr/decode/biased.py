@@ -88,8 +88,7 @@ class BiasedGraphs:
 
     def _part_of_lexicon(self, ids: np.ndarray) -> Fst:
         """L_disambig with these words alone."""
-        kept = np.isin(self._lexicon.olabels, np.append(ids, (0, self._words["#0"])))
-        return ops.connect(self._lexicon.keep_arcs(kept))
+        return ops.connect_words(self._lexicon, np.append(ids, (0, self._words["#0"])))
 
 
 def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str, np.ndarray]]:

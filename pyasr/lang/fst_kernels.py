@@ -29,6 +29,26 @@ def reachable(start, arc_offsets, nextstates):
 
 
 @njit(cache=True, nogil=True)
+def reachable_with(start, arc_offsets, nextstates, labels, wanted):
+    """The states to which a path of arcs with wanted labels leads from `start`, in the order in which they are found: int64.
+
+    wanted  bool, by label; labels beyond its end are not wanted
+    """
+    seen = np.zeros(len(arc_offsets) - 1, np.bool_)
+    seen[start] = True
+    found = [np.int64(start)]
+    at = 0
+    while at < len(found):
+        state = found[at]
+        at += 1
+        for a in range(arc_offsets[state], arc_offsets[state + 1]):
+            if labels[a] < len(wanted) and wanted[labels[a]] and not seen[nextstates[a]]:
+                seen[nextstates[a]] = True
+                found.append(np.int64(nextstates[a]))
+    return np.array(found)
+
+
+@njit(cache=True, nogil=True)
 def coreachable(sources, nextstates, finals):
     """bool (num_states): there is a path to a final state."""
     num_states = len(finals)

@@ -121,6 +121,22 @@ def connect(fst: Fst) -> Fst:
                          fst.weights[arcs], number[fst.nextstates[arcs]], fst.finals[keep])
 
 
+def connect_words(fst: Fst, words: np.ndarray) -> Fst:
+    """`connect` of the arcs whose output labels are among `words`; takes time for the arcs of the states that these lead to."""
+    if fst.start < 0:
+        return _empty()
+    wanted = np.zeros(int(np.max(words, initial=-1)) + 1, bool)
+    wanted[words] = True
+    states = np.sort(fst_kernels.reachable_with(fst.start, fst.arc_offsets, fst.nextstates, fst.olabels, wanted))
+    num_out = fst.arc_offsets[states + 1] - fst.arc_offsets[states]
+    sources = np.repeat(np.arange(len(states)), num_out)
+    arcs = np.arange(len(sources)) + np.repeat(fst.arc_offsets[states] - np.cumsum(num_out) + num_out, num_out)
+    kept = np.isin(fst.olabels[arcs], words)
+    arcs = arcs[kept]
+    return connect(Fst.from_arcs(len(states), int(np.searchsorted(states, fst.start)), sources[kept], fst.ilabels[arcs], fst.olabels[arcs],
+                                 fst.weights[arcs], np.searchsorted(states, fst.nextstates[arcs]), fst.finals[states]))  # fmt: skip
+
+
 def _empty() -> Fst:
     return Fst.from_arcs(0, -1, [], [], [], [], [])
 

@@ -73,6 +73,17 @@ def test_connect_drops_dead_ends():
     assert ops.connect(Fst.from_arcs(2, 0, [0], [1], [1], [0.0], [1])).num_states == 0
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_connecting_some_words_is_connecting_their_arcs(seed):
+    fst, words = chain_with_shortcuts(seed, num_labels=6), np.random.default_rng(seed).choice(12, 4, replace=False)
+    for some in (words, np.append(words, 0), words[:0], np.arange(6)):
+        expected, found = ops.connect(fst.keep_arcs(np.isin(fst.olabels, some))), ops.connect_words(fst, some)
+        assert found.start == expected.start
+        for name in ("arc_offsets", "ilabels", "olabels", "weights", "nextstates", "finals"):
+            ours, theirs = getattr(found, name), getattr(expected, name)
+            assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
+
+
 def test_connect_as_openfst():
     kaldifst = pytest.importorskip("kaldifst")
     rng = np.random.default_rng(0)
