@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fault_ground import NUM_STAGES
+from marked_page import replace_between
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
@@ -71,12 +72,7 @@ def write_table(path: Path, trials: dict[int, Trial]) -> None:
 
 def write_page(path: Path, trials: dict[int, Trial]) -> None:
     """Put the figures between their two lines of the page."""
-    before, begin, rest = Path(path).read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise UserError(f"{path}: the figures have no place; put '{_BEGIN}' and '{_END}' where they are to be, on lines of their own")
-    with atomic_write(path) as f:
-        f.write("\n".join([before + begin, *figures(trials), end + after]))
+    replace_between(path, _BEGIN, _END, "\n".join(figures(trials)))
 
 
 def figures(trials: dict[int, Trial]) -> list[str]:
@@ -86,7 +82,7 @@ def figures(trials: dict[int, Trial]) -> list[str]:
     rows += [_row(kind, [trial for trial in trials.values() if trial.kind == kind]) for kind in kinds]
     whole = _count(trial.words.endswith(f"--stop-stage {NUM_STAGES}") and not trial.problems for trial in trials.values())
     told = f"{whole} of these trials went on to the end of the recipe, to the word error rates of an undisturbed run."
-    return ["", *rows, _row("all", list(trials.values())), "", told, ""]
+    return [*rows, _row("all", list(trials.values())), "", told]
 
 
 def _row(name: str, trials: list[Trial]) -> str:

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from error_ground import ROOT, Call, Ended, Ground, check_strace
 from fault_ground import contents, half_written
+from marked_page import replace_between
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -241,11 +242,7 @@ def _kind(problem: str) -> str:
 
 
 def write_page(page: Path, trials: dict[str, Trial]) -> None:
-    text = page.read_text(encoding="utf-8")
-    if _BEGIN in text:
-        before, _, rest = text.partition(_BEGIN)
-        with atomic_write(page) as f:
-            f.write(f"{before}{_BEGIN}\n\n{figures(trials)}\n\n{_END}{rest.partition(_END)[2]}")
+    replace_between(page, _BEGIN, _END, figures(trials))
 
 
 def _last_line(said: str) -> str:

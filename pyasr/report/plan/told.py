@@ -9,7 +9,7 @@ from pyasr.report.plan.estimate import Cost, Plan
 from pyasr.report.plan.rates import Rates
 from pyasr.report.text_table import markdown_table
 
-_HEAD = ["stage", "CPU time", "time", "disk", "memory of a job", "GPU time"]
+HEAD = ["stage", "CPU time", "time", "disk", "memory of a job", "GPU time"]
 _MOST = 100  # of a unit before the next one is used
 _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5"
 
@@ -19,7 +19,7 @@ def page(plan: Plan, corpus: Corpus, rates: Rates) -> Iterator[str]:
     yield f"speech:     {', '.join(f'{path} {hours:.2f} h' for path, hours in corpus.found.items()) or 'no data directory is there yet'}"
     yield from (f"assumed:    {sentence}" for sentence in corpus.assumed.values())
     yield ""
-    yield markdown_table(_HEAD, [_row(name, cost) for name, cost in [*plan.stages.items(), ("all", plan.total)]])
+    yield markdown_table(HEAD, [row(name, cost) for name, cost in [*plan.stages.items(), ("all", plan.total)]])
     yield ""
     yield from _explanation(plan, rates)
 
@@ -44,7 +44,8 @@ def _on_gpus(rates: Rates) -> Iterator[str]:
     yield f"            {rates.gpu.get('source', '')}".rstrip()
 
 
-def _row(name: str, cost: Cost) -> list[str]:
+def row(name: str, cost: Cost) -> list[str]:
+    """Cells of a table with the columns of `HEAD`."""
     gpu = _time(cost.gpu_s) if cost.gpu_s else ""
     unknown = "?" if cost.without_gpu else ""
     sizes = map(_bytes, (cost.disk_bytes, cost.memory_mb * 1e6))

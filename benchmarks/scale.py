@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""CPU seconds and peak memory of all programs that read a whole corpus, by the size of the corpus, and how
+they grow.
+
+Corpora of 31 k, 125 k, 500 k and 2 M utterances, n-gram models and dictionaries are made in --scratch
+(`benchmarks/scale_corpus.py`, `benchmarks/scale_language.py`); each program of `benchmarks/scale_rows.py`
+reads them at growing sizes. What it takes is kept in --out, a row for each program and size, and not measured
+again. Beyond the largest size that is measured, figures are extrapolated and marked x. A program that would
+take more than --most-s or than the free memory is left out at that size. A mark shows where a limit is
+broken, or where something grows faster than linearly. With --page, the tables of docs/scale.md are written.
+
+CPU seconds are those of a program with all of its jobs, megabytes those of its largest process. The machine
+may be busy. All sizes take about an hour on two idle cores, the two smaller ones a quarter of that, and at
+most 6 GB of disk.
+
+Examples:
+    benchmarks/scale.py --sizes "1 2"
+    benchmarks/scale.py --rows "validate_data_dir split_data_dir" --again true
+    benchmarks/scale.py --sizes "" --page docs/scale.md
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from scale_ground import ROOT, Ground, Names
+from scale_page import growth_table, write_page
+from scale_rows import ROWS, Row
+from scale_usage import Growth, Usage, read_usages, run, write_usages
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.host_memory import free_bytes
+from pyasr.base.options import option
+from pyasr.base.run_record import commit, machine
+from pyasr.base.step import run_step
+
+_SHARE_OF_MEMORY = 0.7  # of what is free, that a program may be expected to take
+_PATIENCE = 20  # times the expected CPU seconds, on a busy machine, after which a program is ended
+_NAMES = [row.name for row in ROWS]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    out: Path = option(ROOT / "benchmarks/scale.json", "file of what is measured, kept and added to")
+    sizes: str = option(
+        "1 2 3 4",
+        "places of the sizes in each ladder of benchmarks/scale_rows.py; the smallest is always measured",
+    )
+    rows: str = option("", "rows to measure, by their first word, separated by blanks; empty: all")
+    again: bool = option(False, "measure rows that are kept, too")
+    most_s: float = option(
+        240.0, "a program that is expected to take more CPU seconds is left out", minimum=1.0
+    )
+    warm_up: bool = option(
+        True, "run a program twice at its smallest size: the first time, kernels are compiled"
+    )
+    scratch: str = option("", "directory for corpora, which are kept there; empty: a temporary one")
+    page: Path | None = option(None, "page whose tables are written, as docs/scale.md")
+
+
+class Measurements:
+    """What is kept, and what is added to it."""
+
+    def __init__(self, options: Benchmark, ground: Ground, work: Path):
+        self.options, self.ground, self.work = options, ground, work
+        self.usages = {(usage.row, usage.size): usage for usage in read_usages(options.out)}
+        self.failed: list[str] = []
+
+    def growth(self, row: Row) -> Growth:
+        """Of what is kept of a row."""
+        return Growth(row, [usage for usage in self.usages.values() if usage.row == row.name])
+
+    def add(self, row: Row, size: int) -> None:
+        """Measure a row at a size, unless that is kept or expected to take too much."""
+        if (row.name, size) in self.usages and not self.options.again:
+            return
+        amount = self.amount(row, size)
+        if told := self._too_much(row, size, amount):
+            log.info(f"{row.name} at {size}: left out, expected to take {told}")
+            return
+        try:
+            cpu_s, memory_mb = self._measured(row, size)
+        except UserError as error:
+            self.failed.append(row.name)
+            log.warning(f"{row.name} at {size}: {error}")
+            return
+        self.usages[row.name, size] = Usage(
+            row.name, size, amount, round(cpu_s, 2), round(memory_mb, 1), commit()
+        )
+        write_usages(
+            self.options.out,
+            machine(),
+            list(self.usages.values()),
+            lambda usage: (_NAMES.index(usage.row), usage.size),
+        )
+        log.info(f"{row.name} at {size}: {cpu_s:.1f} CPU s, {memory_mb:.0f} MB")
+
+    def amount(self, row: Row, size: int) -> float:
+        """In the unit of the row's ladder."""
+        return self.ground.frames(row.ladder.kind, size) if row.ladder.unit == "frames" else size
+
+    def _too_much(self, row: Row, size: int, amount: float) -> str:
+        """What a row is expected to take, where that is too much."""
+        growth = self.growth(row)
+        if not growth.usages or size == row.ladder.sizes[0]:
+            return ""
+        cpu_s, memory_mb = growth.at("cpu_s", amount), growth.at("memory_mb", amount)
+        room = _SHARE_OF_MEMORY * (free_bytes() or 0) / 1e6
+        return (
+            f"x {cpu_s:.0f} CPU s"
+            if cpu_s > self.options.most_s
+            else f"x {memory_mb:.0f} MB"
+            if memory_mb > room
+            else ""
+        )
+
+    def _measured(self, row: Row, size: int) -> tuple[float, float]:
+        patience = _PATIENCE * self.options.most_s
+        if self.options.warm_up and size == row.ladder.sizes[0]:
+            with self.command(row, size) as command:
+                run(command, self.work, patience)
+        with self.command(row, size) as command:
+            if row.again:
+                run(command, self.work, patience)
+            return run(command, self.work, patience)
+
+    @contextmanager
+    def command(self, row: Row, size: int) -> Iterator[str]:
+        """That of a row, with the directories that it reads; what is made in `work` is removed."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        try:
+            yield row.command.format_map(Names(self.ground, row.ladder.kind, size, self.work))
+        finally:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+
+def chosen(options: Benchmark) -> list[Row]:
+    """The rows to measure. Raises UserError for a name that none has."""
+    names = options.rows.split()
+    unknown = set(names) - {row.name.split(",")[0].split()[0] for row in ROWS}
+    if unknown:
+        raise UserError(f"--rows: '{min(unknown)}' is not a row; benchmarks/scale_rows.py has them")
+    return [row for row in ROWS if not names or row.name.split(",")[0].split()[0] in names]
+
+
+def places(options: Benchmark) -> list[int]:
+    """The places of the sizes, from small to large. Raises UserError for anything but numbers."""
+    words = options.sizes.split()
+    if not all(word.isdecimal() for word in words):
+        raise UserError(f"--sizes '{options.sizes}': places of sizes are numbers, as in '1 2'; correct it")
+    return sorted({0, *map(int, words)}) if words else []
+
+
+@contextmanager
+def scratch_of(options: Benchmark) -> Iterator[Path]:
+    """--scratch, or a directory that is removed at the end."""
+    if options.scratch:
+        yield Path(options.scratch).absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="pyasr-scale-") as name:
+        yield Path(name)
+
+
+def main(options: Benchmark) -> None:
+    with scratch_of(options) as scratch:
+        ground = Ground(scratch)
+        measurements = Measurements(options, ground, scratch / "work")
+        for place in places(options):
+            for row in chosen(options):
+                if place < len(row.ladder.sizes):
+                    measurements.add(row, row.ladder.sizes[place])
+            ground.forget_sized()
+    growths = [measurements.growth(row) for row in ROWS]
+    print(growth_table(growths))
+    if options.page:
+        write_page(options.page, growths, machine())
+    if measurements.failed:
+        raise UserError(f"failed: {', '.join(measurements.failed)}; see the warnings above")
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)

@@ -1,0 +1,127 @@
+"""What the recipes for 300, 960 and 2,000 hours take, by the plans of their own calls (`run.sh --plan true`)
+and benchmarks/rates.json.
+
+A recipe is run with programs that only record how they are called (tests/recipes/recorded_calls.py); its
+corpora have the published hours.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scale_ground import ROOT
+
+from pyasr.base.errors import UserError
+from pyasr.corpora.hub5.sets import EVAL2000, RT03, EvaluationSet
+from pyasr.corpora.librispeech import parts
+from pyasr.corpora.switchboard import calls as switchboard
+from pyasr.report.plan.calls import parse_call
+from pyasr.report.plan.copies import Speech
+from pyasr.report.plan.corpus import WORDS_PER_HOUR, Corpus, Disk
+from pyasr.report.plan.disk import disk_below
+from pyasr.report.plan.estimate import Cost, Plan, make_plan
+from pyasr.report.plan.rates import Rates
+
+sys.path.append(str(ROOT / "tests" / "recipes"))
+from recorded_calls import calls, options_of_all, recorded_recipe  # noqa: E402
+
+_FISHER = Speech(1960.0, 2_220_000)  # hours of both parts, lines of their transcripts
+_GROUPS = {  # what a program is for, by the words that its name begins with
+    "features": (
+        "make_mfcc",
+        "make_plp",
+        "make_fbank",
+        "make_fmllr",
+        "paste",
+        "compute_cmvn",
+        "extract_ivectors",
+        "train_ivector",
+    ),
+    "GMMs and alignments": (
+        "train_mono",
+        "train_deltas",
+        "train_lda",
+        "train_sat",
+        "align",
+        "get_prons",
+        "build_chain",
+    ),
+    "networks": ("train_dnn", "pretrain", "train_smbr", "train_lfmmi", "train_ctc"),
+    "decoding": ("decode", "score", "lm_rescore", "get_ctm"),
+}
+_OTHERS = "language models and graphs"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with its prepared corpora, by data directory; `jobs` and `ranks` are given as --nj and
+    --num-ranks."""
+
+    name: str
+    folder: str
+    speech: dict[str, Speech]
+    jobs: int
+    ranks: int
+
+
+def librispeech_speech() -> dict[str, Speech]:
+    return {f"data/{part.replace('-', '_')}": Speech(numbers["hours"][0], numbers["utterances"][0])
+            for part, numbers in parts.PUBLISHED.items() if "hours" in numbers}  # fmt: skip
+
+
+def _of(published: list) -> dict[str, float]:
+    return {row.quantity: row.values[0] for row in published}
+
+
+def _evaluated(given: EvaluationSet) -> Speech:
+    """Hours by words."""
+    numbers = _of(given.published)
+    return Speech(numbers["words"] / WORDS_PER_HOUR, numbers["utterances"])
+
+
+def recipes() -> list[Recipe]:
+    """Those for 300, 960 and 2,000 hours."""
+    numbers = _of(switchboard.PUBLISHED)
+    swbd = Speech(numbers["hours"], numbers["utterances"])
+    tests = {"data/eval2000": _evaluated(EVAL2000), "data/rt03": _evaluated(RT03)}
+    both = {"data/swbd/train": swbd, "data/fisher": _FISHER}
+    return [Recipe("Switchboard, 300 h", "swbd", {"data/train": swbd, **tests}, 16, 4),
+            Recipe("LibriSpeech, 960 h", "librispeech", librispeech_speech(), 32, 8),
+            Recipe("Fisher and Switchboard, 2,000 h", "fisher_swbd", {**both, **tests}, 64, 16)]  # fmt: skip
+
+
+def group_of(name: str) -> str:
+    """What the program of this name is for."""
+    return next((group for group, begins in _GROUPS.items() if name.startswith(begins)), _OTHERS)
+
+
+def plan_of(recipe: Recipe, rates: Rates) -> Plan:
+    """Costs by what programs are for. Raises UserError where the recipe fails."""
+    folder = ROOT / "egs" / recipe.folder / "s5"
+    options = [
+        *options_of_all(folder, "run.sh")[0],
+        "--nj",
+        str(recipe.jobs),
+        "--num-ranks",
+        str(recipe.ranks),
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            recorded = calls(recorded_recipe(Path(scratch) / "s5", folder), "run.sh", *options)
+        except AssertionError as error:
+            raise UserError(f"{folder}/run.sh: {error}") from None
+    named = [parse_call(program, words, group_of(Path(program).stem), folder) for program, *words in recorded]
+    disk = Disk(recipe.speech.get, network=disk_below(folder).network)
+    return make_plan(named, Corpus(disk), rates)
+
+
+def costs(rates: Rates) -> Iterator[tuple[Recipe, dict[str, Cost], Cost]]:
+    """(recipe, costs by what programs are for, cost of all)"""
+    for recipe in recipes():
+        plan = plan_of(recipe, rates)
+        groups = {group: plan.stages[group] for group in (*_GROUPS, _OTHERS) if group in plan.stages}
+        yield recipe, groups, plan.total
