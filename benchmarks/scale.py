@@ -64,12 +64,18 @@ class Benchmark:
     page: Path | None = option(None, "page whose tables are written, as docs/scale.md")
 
 
+def _place(usage: Usage) -> tuple[int, int]:
+    """In the file."""
+    return _NAMES.index(usage.row), usage.size
+
+
 class Measurements:
     """What is kept, and what is added to it."""
 
     def __init__(self, options: Benchmark, ground: Ground, work: Path):
         self.options, self.ground, self.work = options, ground, work
-        self.usages = {(usage.row, usage.size): usage for usage in read_usages(options.out)}
+        kept = [usage for usage in read_usages(options.out) if usage.row in _NAMES]
+        self.usages = {(usage.row, usage.size): usage for usage in kept}
         self.failed: list[str] = []
 
     def growth(self, row: Row) -> Growth:
@@ -90,15 +96,9 @@ class Measurements:
             self.failed.append(row.name)
             log.warning(f"{row.name} at {size}: {error}")
             return
-        self.usages[row.name, size] = Usage(
-            row.name, size, amount, round(cpu_s, 2), round(memory_mb, 1), commit()
-        )
-        write_usages(
-            self.options.out,
-            machine(),
-            list(self.usages.values()),
-            lambda usage: (_NAMES.index(usage.row), usage.size),
-        )
+        measured = Usage(row.name, size, amount, round(cpu_s, 2), round(memory_mb, 1), commit())
+        self.usages[row.name, size] = measured
+        write_usages(self.options.out, machine(), sorted(self.usages.values(), key=_place))
         log.info(f"{row.name} at {size}: {cpu_s:.1f} CPU s, {memory_mb:.0f} MB")
 
     def amount(self, row: Row, size: int) -> float:
@@ -108,17 +108,13 @@ class Measurements:
     def _too_much(self, row: Row, size: int, amount: float) -> str:
         """What a row is expected to take, where that is too much."""
         growth = self.growth(row)
-        if not growth.usages or size == row.ladder.sizes[0]:
-            return ""
         cpu_s, memory_mb = growth.at("cpu_s", amount), growth.at("memory_mb", amount)
+        if cpu_s is None or size == row.ladder.sizes[0]:
+            return ""
         room = _SHARE_OF_MEMORY * (free_bytes() or 0) / 1e6
-        return (
-            f"x {cpu_s:.0f} CPU s"
-            if cpu_s > self.options.most_s
-            else f"x {memory_mb:.0f} MB"
-            if memory_mb > room
-            else ""
-        )
+        if cpu_s > self.options.most_s:
+            return f"x {cpu_s:.0f} CPU s"
+        return f"x {memory_mb:.0f} MB" if memory_mb > room else ""
 
     def _measured(self, row: Row, size: int) -> tuple[float, float]:
         patience = _PATIENCE * self.options.most_s

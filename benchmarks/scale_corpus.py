@@ -43,8 +43,9 @@ class Kind:
     """Utterances of `words` words beside the first, on average, and `silence` frames before and after; a
     state of a phone lasts 1 to `longest` frames, a word has up to `phones` phones.
 
-    free      texts are drawn for each utterance, from `free` words by Zipf's law, and do not fit the
-    features; 0: those of the contents segments  utterances are segments of recordings, not recordings
+    free      texts are drawn for each utterance, from so many words by Zipf's law, and do not fit the features;
+              0: texts are those of the contents
+    segments  utterances are segments of recordings, not recordings
     """
 
     words: float
@@ -58,9 +59,7 @@ class Kind:
 KINDS = {
     "tables": Kind(10.0, 4, 8, 5, free=NUM_FREE),  # what tools on tables read
     "speech": Kind(10.0, 4, 8, 5),  # what costs by frames
-    "short": Kind(
-        0.0, 2, 2, 3, segments=False
-    ),  # a word in a tenth of a second: what costs by utterances, beside few frames
+    "short": Kind(0.0, 2, 2, 3, segments=False),  # a word in a tenth of a second: what costs by utterances
 }
 
 

@@ -54,7 +54,8 @@ def _growth_line(growth: Growth) -> list[str]:
 
 
 def _expected(growth: Growth, quantity: str, largest: Usage) -> str:
-    return f"{'x ' if growth.target > largest.amount else ''}{number(growth.at(quantity, growth.target))}"
+    value = growth.at(quantity, growth.target)
+    return "?" if value is None else f"{'x ' if growth.target > largest.amount else ''}{number(value)}"
 
 
 def number(value: float) -> str:
@@ -96,7 +97,7 @@ def _needs_line(name: str, hours: int, utterances: int, growths: list[Growth], r
 def features_mb(growths: list[Growth], frames: float) -> float:
     """MB that a GMM training holds beside what one of few frames takes, over all jobs: the largest of the
     rows that are measured."""
-    measured = [growth for growth in growths if growth.row.name in _GMMS and growth.usages]
+    measured = [growth for growth in growths if growth.row.name in _GMMS and len(growth.usages) > 1]
     held = [growth.at("memory_mb", frames) - min(usage.memory_mb for usage in growth.usages) for growth in measured]
     return max(held, default=0.0)
 

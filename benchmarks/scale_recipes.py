@@ -30,28 +30,11 @@ sys.path.append(str(ROOT / "tests" / "recipes"))
 from recorded_calls import calls, options_of_all, recorded_recipe  # noqa: E402
 
 _FISHER = Speech(1960.0, 2_220_000)  # hours of both parts, lines of their transcripts
-_GROUPS = {  # what a program is for, by the words that its name begins with
-    "features": (
-        "make_mfcc",
-        "make_plp",
-        "make_fbank",
-        "make_fmllr",
-        "paste",
-        "compute_cmvn",
-        "extract_ivectors",
-        "train_ivector",
-    ),
-    "GMMs and alignments": (
-        "train_mono",
-        "train_deltas",
-        "train_lda",
-        "train_sat",
-        "align",
-        "get_prons",
-        "build_chain",
-    ),
-    "networks": ("train_dnn", "pretrain", "train_smbr", "train_lfmmi", "train_ctc"),
-    "decoding": ("decode", "score", "lm_rescore", "get_ctm"),
+_GROUPS = {  # what programs are for: words that their names begin with
+    "features": tuple("make_mfcc make_plp make_fbank make_fmllr paste compute_cmvn extract_ivectors train_ivector".split()),
+    "GMMs and alignments": tuple("train_mono train_deltas train_lda train_sat align get_prons build_chain".split()),
+    "networks": tuple("train_dnn pretrain train_smbr train_lfmmi train_ctc".split()),
+    "decoding": tuple("decode score lm_rescore get_ctm".split()),
 }
 _OTHERS = "language models and graphs"
 
@@ -69,6 +52,7 @@ class Recipe:
 
 
 def librispeech_speech() -> dict[str, Speech]:
+    """Of its parts whose hours are published."""
     return {f"data/{part.replace('-', '_')}": Speech(numbers["hours"][0], numbers["utterances"][0])
             for part, numbers in parts.PUBLISHED.items() if "hours" in numbers}  # fmt: skip
 
@@ -102,16 +86,10 @@ def group_of(name: str) -> str:
 def plan_of(recipe: Recipe, rates: Rates) -> Plan:
     """Costs by what programs are for. Raises UserError where the recipe fails."""
     folder = ROOT / "egs" / recipe.folder / "s5"
-    options = [
-        *options_of_all(folder, "run.sh")[0],
-        "--nj",
-        str(recipe.jobs),
-        "--num-ranks",
-        str(recipe.ranks),
-    ]
+    given = [*options_of_all(folder, "run.sh")[0], "--nj", recipe.jobs, "--num-ranks", recipe.ranks]
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            recorded = calls(recorded_recipe(Path(scratch) / "s5", folder), "run.sh", *options)
+            recorded = calls(recorded_recipe(Path(scratch) / "s5", folder), "run.sh", *map(str, given))
         except AssertionError as error:
             raise UserError(f"{folder}/run.sh: {error}") from None
     named = [parse_call(program, words, group_of(Path(program).stem), folder) for program, *words in recorded]

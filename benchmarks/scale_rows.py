@@ -30,9 +30,10 @@ class Ladder:
 class Row:
     """A program at the sizes of a ladder.
 
-    cpu_s, memory_mb  limits at the ladder's target, or at the amount `at`: CPU seconds with all jobs, MB of
-    the largest process again             the output is up to date: the second run is measured in_ci
-    a sample of it runs in the tests 
+    cpu_s, memory_mb  limits at the ladder's target, or at the amount `at`: CPU seconds with all jobs, MB of the
+                      largest process
+    again             the output is up to date: the second run is measured
+    in_ci             a sample of it runs in the tests
     """
 
     name: str
@@ -151,16 +152,26 @@ ROWS = [
 _AUDIO = "goes through audio, which the corpora here do not have"
 _NETWORK_ALONE = "reads a network, no corpus"
 _ANSWER = "reads what few scored decodings and trainings have left"
+_AS_MFCC = "as make_mfcc, with other features"
 LEFT_OUT = {  # program: why it has no row
-    "compute_vtln": _AUDIO, "make_fbank": "as make_mfcc, with other features", "make_plp": "as make_mfcc, with other features",
-    "make_spectrogram": "as make_mfcc, with other features", "segment_data_dir": _AUDIO, "prepare_own_data": _AUDIO, "transcribe": _AUDIO,
-    "simulate_rirs": "makes rooms", "new_recipe": "looks at the corpus as prepare_own_data does", "decode_ctc": "as decode, without a graph",
-    "lm_rescore_lstm": "as lm_rescore, with a network for a model", "simulate_parallel": "as train_dnn, all ranks in one process",
-    "train_lstm_lm": "holds its text as integers and trains for hours", "make_ctc_graph": "as make_graph, without context",
-    "prepare_ctc_lang": "as prepare_lang", "validate_lang": "reads a lang directory, as make_graph does",
-    "dict_dir_add_pronprobs": "reads counts by words", "score_stm": "reads a test set",
-    "collect_parallel": _ANSWER, "collect_results": _ANSWER, "compare_published": _ANSWER, "keep_simulation": _ANSWER, "show_progress": _ANSWER,
-    "export_kaldi": _NETWORK_ALONE, "export_onnx": _NETWORK_ALONE, "pack_model": _NETWORK_ALONE,
-    "build_environment": "installs libraries", "check_install": "looks at the machine", "plan_recipe": "reads the calls of a recipe",
-    "spectral_gap": "computes with matrices of ranks", "supervise": "runs another program",
-}  # fmt: skip
+    **dict.fromkeys(("compute_vtln", "segment_data_dir", "prepare_own_data", "transcribe"), _AUDIO),
+    **dict.fromkeys(("make_fbank", "make_plp", "make_spectrogram"), _AS_MFCC),
+    **dict.fromkeys(("export_kaldi", "export_onnx", "pack_model"), _NETWORK_ALONE),
+    **dict.fromkeys(("collect_parallel", "collect_results", "compare_published", "keep_simulation", "show_progress"), _ANSWER),
+    "simulate_rirs": "makes rooms",
+    "new_recipe": "looks at the corpus as prepare_own_data does",
+    "decode_ctc": "as decode, without a graph",
+    "lm_rescore_lstm": "as lm_rescore, with a network for a model",
+    "simulate_parallel": "as train_dnn, with all ranks in one process",
+    "train_lstm_lm": "holds its text as integers and trains for hours",
+    "make_ctc_graph": "as make_graph, without context",
+    "prepare_ctc_lang": "as prepare_lang",
+    "validate_lang": "reads a lang directory, as make_graph does",
+    "dict_dir_add_pronprobs": "reads counts by words",
+    "score_stm": "reads a test set",
+    "build_environment": "installs libraries",
+    "check_install": "looks at the machine",
+    "plan_recipe": "reads the calls of a recipe",
+    "spectral_gap": "computes with matrices of ranks",
+    "supervise": "runs another program",
+}

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Timer
@@ -23,7 +22,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 from pyasr.base.output import atomic_write
 
-_LITTLE_S, _LITTLE_MB = 0.5, 4.0  # beyond what the first size takes: this much is noise
+_LITTLE_S, _LITTLE_MB = 0.15, 3.0  # beyond what the first size takes: this much is noise
 _EXPONENTS = (0.8, 1.2)  # taken for 1 beyond the largest size
 MOST_EXPONENT = 1.25
 _LIMITED = """import os, resource, sys
@@ -62,6 +61,9 @@ def run(command: str, directory: Path, most_s: float, most_data_mb: float = 0.0)
         timer.start()
         try:
             _, status, usage = os.wait4(process.pid, 0)
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
         finally:
             timer.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -101,9 +103,9 @@ class Growth:
         return math.log((last - start) / max(before - start, little / 10)) / math.log(more / less)
 
     def at(self, quantity: str, amount: float) -> float | None:
-        """Measured, or extrapolated; None where nothing is measured."""
+        """Measured, or extrapolated; None beyond the only size that is measured, and where there is none."""
         points = self.of(quantity)
-        if not points:
+        if not points or len(points) == 1 and amount > points[0][0]:
             return None
         start, (most, last) = points[0][1], points[-1]
         if amount <= most:
@@ -147,8 +149,8 @@ def read_usages(path: Path) -> list[Usage]:
         raise UserError(f"{path}: not a file of benchmarks/scale.py; give another name") from None
 
 
-def write_usages(path: Path, machine: str, usages: list[Usage], order: Callable[[Usage], tuple]) -> None:
+def write_usages(path: Path, machine: str, usages: list[Usage]) -> None:
     """A line for each."""
-    lines = ",\n".join(f"    {json.dumps(asdict(usage))}" for usage in sorted(usages, key=order))
+    lines = ",\n".join(f"    {json.dumps(asdict(usage))}" for usage in usages)
     with atomic_write(path) as file:
         file.write(f'{{\n  "machine": {json.dumps(machine)},\n  "usages": [\n{lines}\n  ]\n}}\n')

@@ -77,6 +77,7 @@ def test_growth_beyond_the_start():
         150.0
     )
     assert linear.broken() == []
+    assert growth({1e3: (1.0, 40.0)}).at("cpu_s", 1e4) is None and growth({}).at("cpu_s", 1.0) is None
     square = growth({1e3: (1.0, 40.0), 1e5: (3.0, 41.0), 1e6: (201.0, 42.0)})
     assert square.exponent("cpu_s") == pytest.approx(2.0) and square.exponent("memory_mb") is None
     assert square.at("cpu_s", 1e7) == pytest.approx(20_001.0) and square.at("memory_mb", 1e9) == 42.0
@@ -94,11 +95,9 @@ def test_limits_hold_at_their_amount():
 
 def test_what_is_kept_is_read_again(tmp_path):
     path, usages = tmp_path / "kept.json", growth({1e6: (21.0, 240.0), 1e3: (1.0, 40.0)}).usages
-    scale_usage.write_usages(path, "a machine", usages, lambda usage: usage.size)
-    assert (
-        scale_usage.read_usages(path) == usages[::-1]
-        and json.loads(path.read_text())["machine"] == "a machine"
-    )
+    scale_usage.write_usages(path, "a machine", usages)
+    assert scale_usage.read_usages(path) == usages
+    assert json.loads(path.read_text(encoding="utf-8"))["machine"] == "a machine"
     path.write_text("[]")
     with pytest.raises(UserError, match="not a file of benchmarks/scale.py"):
         scale_usage.read_usages(path)
