@@ -87,7 +87,7 @@ def test_the_page_says_what_is_measured_and_what_is_estimated(tmp_path):
     (Cost(without_gpu=True), ["0 s", "0 s", "0 MB", "0 MB", "?"]),
 ])  # fmt: skip
 def test_numbers_are_in_units_that_can_be_read(cost, row):
-    assert told._row("2 GMM", cost)[1:] == row
+    assert told.row("2 GMM", cost)[1:] == row
 
 
 @pytest.mark.parametrize("command, made, wanted", [
