@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# IBM's BLSTM (arXiv:1904.04956, 1907.05701, 2110.11199, 2112.01433) in its settings: synchronous SGD, delay by one, AD-PSGD of pairs and on
-# rings, D-PSGD, with batches of 256 to 12,288 segments on 1 to 64 learners. Begins with what run.sh made: audio features, fMLLR features and
-# alignments of tri4, the LDA+MLLT system tri3. Complete outputs are left alone.
+# IBM's BLSTM (arXiv:1904.04956, 1907.05701, 2002.10502, 2110.11199, 2112.01433) in its settings: synchronous SGD, delay by one, AD-PSGD of
+# pairs and on rings, H-ADPSGD, D-PSGD, with batches of 256 to 12,288 segments on 1 to 128 learners. Begins with what run.sh made: audio
+# features, fMLLR features and alignments of tri4, the LDA+MLLT system tri3. Complete outputs are left alone.
 #
 #   local/experiments/ibm.sh
 #   local/experiments/ibm.sh --gpus "1 16"     # only the systems of 1 and 16 ranks
@@ -17,11 +17,11 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . ../../utils/recipe.sh
 . ../../utils/recipe_decoding.sh
 
-gpus="1 16 32 64"    # numbers of MPI ranks to train with, a GPU each (any of 1 16 32 64)
-dir=.                # where data/ and exp/ are (path)
-gmm=tri4             # system whose alignments and graph are used
+gpus="1 16 32 64 128"    # numbers of MPI ranks to train with, a GPU each (any of 1 16 32 64 128)
+dir=.                    # where data/ and exp/ are (path)
+gmm=tri4                 # system whose alignments and graph are used
 train_set=train_nodup    # training data
-nj=16                # parallel jobs of feature extraction and decoding (at least 1)
+nj=16                    # parallel jobs of feature extraction and decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/systems.sh
@@ -65,6 +65,11 @@ if stage 4 "Batch 8192, by learners"; then
     for ring in fixed-ring random-ring; do ibm "${ring}_$num" "$num" 8192 --parallel adpsgd --topology $ring; done
     ibm "d1d_$num" "$num" 8192 --parallel d1d
   done
+  ibm d1d_128 128 8192 --parallel d1d
 fi
 
-if stage 5 "Results"; then write_page; fi
+if stage 5 "H-ADPSGD: 128 segments of each learner, the ranks of a host are one learner of AD-PSGD"; then
+  for num in 16 32 64; do ibm "hadpsgd_$num" "$num" $((128 * num)) --parallel hadpsgd; done
+fi
+
+if stage 6 "Results"; then write_page; fi
