@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from pyasr.base import durable
+from pyasr.base.system_errors import naming
 
 
 class WrittenFiles:
@@ -32,7 +33,7 @@ class WrittenFiles:
         """Record, on the disk, that this content is about to be written to the file."""
         entry = self._entry(path, source, content)
         if entry not in self.known:
-            with self.record.open("a", encoding="utf-8") as f:
+            with naming(self.record), self.record.open("a", encoding="utf-8") as f:
                 f.write(f"\n{json.dumps(entry)}\n")  # a line that a killed run has not ended stays by itself
             durable.sync(self.record)
             if not self.known:
