@@ -51,7 +51,9 @@ def within_audio(utterances: list[Utterance], seconds: Mapping[str, float], left
     """The utterances that can be cut from the audio of their calls (`pyasr.data.fit_segments`), in their order."""
     durations, kept = {one.side: seconds[one.call] for one in utterances if one.call in seconds}, []
     for one in utterances:
-        if reason := why_not(Segment(one.side, one.begin_s, one.end_s), durations):
+        if one.side not in durations:
+            left.add("their audio cannot be used", one.name)
+        elif reason := why_not(Segment(one.side, one.begin_s, one.end_s), durations):
             left.add(reason, one.name)
         else:
             kept.append(one)

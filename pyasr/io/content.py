@@ -83,7 +83,7 @@ def unpack(data: bytes, path: Path) -> bytes:
     if not packing:
         return data
     chunks, size = [], 0
-    with telling_damage(packing, lambda what: UserError(f"{path}: {what}; make it anew")):
+    with telling_damage(packing, lambda what: UserError(f"{path}: {what}; get it or make it again")):
         with unpacking(io.BytesIO(data), packing) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 size += len(chunk)

@@ -53,5 +53,5 @@ def test_sets_follow_the_order_of_calls_whatever_the_speakers():
     assert sets == {"dev": renamed[:3], "test": renamed[3:7], "train": renamed[7:]}
     with pytest.raises(UserError, match=r"data/all: 12 utterances, .* lower --num-dev and --num-test"):
         split(names, 6, 6, Path("data/all"))
-    with pytest.raises(UserError, match="'sw02001-A' is no utterance of Fisher"):
+    with pytest.raises(UserError, match="'sw02001-A' is not an utterance of Fisher"):
         split(["sw02001-A"], 1, 1, Path("data/all"))

@@ -187,7 +187,7 @@ def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_pa
 
 
 @pytest.mark.parametrize("name, hint", [
-    ("fisher_eng_tr_sp_LDC2004S13.zip.001", "is an archive: unpack it first"), ("fe_03_00001.wav", "is no SPHERE file"),
+    ("fisher_eng_tr_sp_LDC2004S13.zip.001", "is an archive: unpack it first"), ("fe_03_00001.wav", "is not a SPHERE file"),
     ("fe_03_p1_sph1.iso", "is an image of a disc: mount it, or unpack it, first"),
 ])  # fmt: skip
 def test_what_lies_in_the_place_of_audio_is_named(name, hint, discs, tmp_path):

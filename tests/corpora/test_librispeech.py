@@ -199,8 +199,8 @@ def without_words(place: Path) -> None:
     (lose_target, 1, "a transcript without audio: 1088-134315-0000"),
     (lose_transcripts, 2, "audio without a transcript: 60-134318-0000 60-134318-0001"),
     (cut, 1, "audio that is cut short: 1088-134315-0000"),
-    (empty, 1, "audio that is no FLAC file: 1088-134315-0000"),
-    (of_another_form, 1, "audio that is no FLAC file: 1088-134315-0000"),
+    (empty, 1, "audio that is not a FLAC file: 1088-134315-0000"),
+    (of_another_form, 1, "audio that is not a FLAC file: 1088-134315-0000"),
     (at_another_rate, 1, "audio that is not of one channel at 16000 Hz: 1088-134315-0000"),
     (without_words, 1, "a transcript without words: 1088-134315-0000"),
 ])

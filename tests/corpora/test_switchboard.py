@@ -127,7 +127,7 @@ def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
     train = prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     assert train.text == {**discs.texts, "sw02001-A_000300-000350": "café"}
     told = capsys.readouterr().out
-    for reason in ("its end is not after its beginning: ", "no 'SEGMENT BEGIN END WORDS': "):
+    for reason in ("its end is not after its beginning: ", "a line that is not 'SEGMENT BEGIN END WORDS': "):
         assert f"1 segments left out: {reason}{side}:" in told
     assert "1 segments left out: shorter than 10 ms: sw02001-A_000150-000150" in told
     assert "1 segments left out: the same times as another: sw02001-A_" in told and f"{side}:{len(lines) + 1}: not UTF-8" in told
@@ -150,6 +150,7 @@ def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys
     train = prepare(tmp_path, swbd=swbd, transcripts=discs.archive)
     assert train.text == {name: text for name, text in discs.texts.items() if name[:7] not in ("sw02001", "sw04002")}
     told = capsys.readouterr().out
+    assert "segments left out: their audio cannot be used: sw02001-A_" in told
     assert f"sw02001 is left out: {cut}: cut short" in told and f"sw04002 is left out: {broken}: " in told
 
 

@@ -101,7 +101,7 @@ def _tables(paths: list[Path]) -> dict[str, list[Path]]:
 def _missing_speech(places: list[Path], paths: list[Path]) -> UserError:
     """The error that there is no speech, with a hint if it was converted."""
     if converted := next(filter(_is_wav, paths), None):
-        return UserError(f"{SPEECH.missing(places)}; {converted} is no SPHERE file: give the audio as the LDC has published it")
+        return UserError(f"{SPEECH.missing(places)}; {converted} is not a SPHERE file: give the audio as the LDC has published it")
     return SPEECH.missing(places, paths)
 
 

@@ -23,7 +23,7 @@ def split(utterances: list[str], num_dev: int, num_test: int, where: Path) -> di
     Raises UserError, headed by `where`, if there is no rest, and for an utterance that is not of Fisher.
     """
     if strange := [utterance for utterance in utterances if CALL_PREFIX not in utterance]:
-        raise UserError(f"{where}: '{strange[0]}' is no utterance of Fisher; give what local/prepare_fisher.py has made")
+        raise UserError(f"{where}: '{strange[0]}' is not an utterance of Fisher; give what local/prepare_fisher.py has made")
     ordered, num_heldout = in_order_of_calls(utterances), num_dev + num_test
     if len(ordered) <= num_heldout:
         found = f"{len(ordered)} utterances, which leaves none for training beside {num_dev} of dev and {num_test} of test"

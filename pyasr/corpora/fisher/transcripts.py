@@ -19,7 +19,7 @@ from pyasr.base.system_errors import SystemRefusal
 from pyasr.corpora.conversations import LeftOut, hundredths
 from pyasr.io.content import read_content
 
-NO_UTF8, OTHER_FORM = "text that is not UTF-8", "no line of the form 'BEGIN END A: WORDS'"
+NO_UTF8, OTHER_FORM = "text that is not UTF-8", "a line that is not 'BEGIN END A: WORDS'"
 UNREADABLE, OTHER_CALL = "a transcript that cannot be read", "a transcript whose first line names another call"
 _LINE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([AB])\s*:(.*)", re.DOTALL)
 _CALL = re.compile(rb"\s*#\s*(fe_03_[0-9]{5})", re.IGNORECASE)

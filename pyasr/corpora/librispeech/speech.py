@@ -126,7 +126,7 @@ def look_at_flac(path: Path) -> tuple[float, str]:
     with open_file(path) as file, readable(path):
         head = file.read(flac_length.HEADER_BYTES)
         if not flac_length.is_flac(head):
-            return 0.0, "audio that is no FLAC file"
+            return 0.0, "audio that is not a FLAC file"
         rate, num_channels, num_samples = flac_length.stream_info(head)
         if (rate, num_channels) != (RATE_HZ, 1):
             return 0.0, f"audio that is not of one channel at {RATE_HZ} Hz"

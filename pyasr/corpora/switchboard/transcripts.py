@@ -108,7 +108,7 @@ def _side(name: str) -> str:
 
 
 def turns_of(side: str, name: str, content: bytes, left: LeftOut) -> list[Turn]:
-    """The segments of a side's file. Lines that are none, and those that end before they begin, are left out."""
+    """The segments of a side's file. Lines of another form, and those that end before they begin, are left out."""
     turns = []
     for number, line in enumerate(lines_of(content, name), 1):
         if not line.strip():
@@ -117,7 +117,7 @@ def turns_of(side: str, name: str, content: bytes, left: LeftOut) -> list[Turn]:
             _, begin, end, text = _LINE.fullmatch(line + " ").groups()
             turns.append(Turn(side, float(begin), float(end), text))
         except (AttributeError, ValueError):
-            left.add("no 'SEGMENT BEGIN END WORDS'", f"{name}:{number}")
+            left.add("a line that is not 'SEGMENT BEGIN END WORDS'", f"{name}:{number}")
             continue
         if turns[-1].end_s <= turns[-1].begin_s:
             left.add("its end is not after its beginning", f"{name}:{number}")
