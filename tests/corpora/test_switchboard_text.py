@@ -18,7 +18,8 @@ from pyasr.lang.lexicon import Lexicon
 @pytest.mark.parametrize("token, word", [
     ("[laughter-story]", "story"), ("[laughter-yeah]-", "yeah-"), ("[LAUGHTER-Yeah]", "Yeah"), ("[laughter-w[ith]-]", "w-"),
     ("[it'n/isn't]", "it'n"), ("[lem[guini]-/linguini]", "lem-"), ("[w[ent]-/would]-", "w-"), ("[it'n/isn't]-", "it'n-"),
-    ("-[an]y", "-y"), ("-[40]1k", "-1k"), ("[an]y", "-y"), ("ab[solute]-", "ab-"), ("ab[solute]", "ab-"), ("-[a]b[out]-", "-b-"),
+    ("-[an]y", "-y"), ("-[40]1k", "-1k"), ("[an]y", "-y"), ("-[I]'m", "-'m"), ("do[n]'t", "do-'t"), ("-[do]n'[t]", "-n'-"),
+    ("ab[solute]-", "ab-"), ("ab[solute]", "ab-"), ("-[a]b[out]-", "-b-"),
     ("ex[specially]-/especially]", "ex"), ("{yuppiedom}", "yuppiedom"), ("[laughter-{yuppiedom}]", "yuppiedom"), ("{wug}-", "wug-"),
     ("ammu[n]it-", "ammu-it-"), ("them_1", "them"), ("them_1's", "them's"), ("[uh_1/a]", "uh"),
     ("[silence]", ""), ("<b_aside>", ""), ("<E_ASIDE>", ""), ("[Silence]", ""),

@@ -52,7 +52,7 @@ def _rows(path: Path, num_fields: int, numbers: tuple[int, ...], form: str) -> l
 
 
 def _fields(line: str) -> list[str]:
-    """The fields of a line, some in quotation marks; the whole line where it is none of a table."""
+    """The fields of a line, some in quotation marks; the whole line if it is not a row of a table."""
     try:
         return [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
     except csv.Error:
