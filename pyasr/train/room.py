@@ -2,8 +2,8 @@
 
 A rank keeps its held-out frames, and its training frames or two blocks of them (`pyasr.train.stream`). What may be taken is what the host
 and the job's control group have free, for all ranks of the host together, and what the rank's own limits (`ulimit -v`) leave; on a GPU what
-it has free as well. A quarter of that is left to the network, its gradients and minibatches, which have a look of their own
-(`pyasr.train.memory`).
+it has free as well. Of that, 300 MB a rank and a quarter of the rest are left to libraries, the network, its gradients and minibatches, which
+have a look of their own (`pyasr.train.memory`).
 
 How much a rank may keep decides which frames come together in a minibatch. So what has been found is written to the training's directory,
 and an interrupted training goes on with it, as long as it fits.
@@ -32,7 +32,7 @@ from pyasr.train.shard import Shard
 
 STORE_FILE = "store.npz"
 _MB = 1_000_000
-_SHARE = 0.75  # of what is free, for frames
+_SHARE, _BESIDE = 0.75, 300 * _MB  # of what is free, less so much a rank, for frames
 _MOST_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
 _CURE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"
 
@@ -69,14 +69,15 @@ class Room:
         """What this rank keeps where training frames may take `limit`; 0: no limit."""
         return self.heldout + (min(self.training, limit) if limit else self.training)
 
-    def fits(self, limit: int, share: float) -> bool:
-        """Whether all ranks can keep that in `share` of what is free."""
+    def fits(self, limit: int, with_ease: bool = False) -> bool:
+        """Whether all ranks can keep that, `with_ease`: and leave something to the rest of the training."""
         together, alone = self.host.reduce_scalar(self.needed(limit)), self.needed(limit)
-        return not self.comm.reduce_scalar(together > share * self.free or alone > share * self.own, "max")
+        free, own = (_eased(self.free, self.host.size), _eased(self.own, 1)) if with_ease else (self.free, self.own)
+        return not self.comm.reduce_scalar(together > free or alone > own, "max")
 
     def left(self) -> int:
-        """What there is for the training frames of each rank."""
-        return int(self.comm.reduce_scalar(_SHARE * min(self.free / self.host.size, self.own) - self.heldout, "min"))
+        """What each rank can keep of training frames with ease."""
+        return int(self.comm.reduce_scalar(_eased(min(self.free / self.host.size, self.own), 1) - self.heldout, "min"))
 
     def most(self, number: float) -> float:
         """The greatest of all ranks."""
@@ -103,9 +104,9 @@ def limit_of_frames(training: Shard, heldout: Shard, store: StoreOptions, comm: 
         _check_asked(room, asked)
         return asked
     before = comm.bcast_object(_read(directory, comm.size) if comm.rank == 0 else None)
-    if before is not None and room.fits(before, 1.0):
+    if before is not None and room.fits(before):
         return before
-    limit = 0 if room.fits(0, _SHARE) else _streamed(room, training.reader.data)
+    limit = 0 if room.fits(0, with_ease=True) else _streamed(room, training.reader.data)
     if directory and comm.rank == 0:
         save_arrays(directory / STORE_FILE, limit=np.array(limit), num_ranks=np.array(comm.size))
     return limit
@@ -122,12 +123,12 @@ def check_enough(needed: int, num_learners: int) -> None:
     free = min(math.inf if free is None else free, host_memory.left_in_limits())
     if needed > free:
         found = f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, {figure(free / _MB)} MB are free"
-        cure = f"give --max-store-mb {max(int(_SHARE * free / _MB / num_learners), 1)}, with which each learner streams its own"
+        cure = f"give --max-store-mb {max(int(_eased(free, 1) / _MB / num_learners), 1)}, with which each learner streams its own"
         raise UserError(f"{found}; {cure}, --store-type byte, or fewer learners")
 
 
 def _check_asked(room: Room, asked: int) -> None:
-    if room.fits(asked, 1.0):
+    if room.fits(asked):
         return
     found, left, least = room.text(asked), room.left(), room.most(room.least)
     cure = f"give {left // _MB} or less, or leave it out" if left > max(least, _MB) else _CURE
@@ -135,14 +136,21 @@ def _check_asked(room: Room, asked: int) -> None:
 
 
 def _streamed(room: Room, data: Path) -> int:
-    """The limit for blocks, of which the log tells."""
+    """The limit for blocks, of which the log tells; 0 where memory is too little for blocks with ease, but holds everything."""
     found, limit = room.text(0), min(room.left() // _MB, _MOST_STREAMED_MB) * _MB
     if limit <= room.most(room.least):
+        if room.fits(0):
+            return 0
         heldout = figure(room.most(room.heldout) / _MB)
         raise UserError(f"{data}: memory is not enough for blocks of frames: all of a rank's {found}; held-out frames, "
                         f"{heldout} MB, are kept as a whole; {_CURE}")  # fmt: skip
     room.comm.say(f"the frames of a rank would {found}: they are streamed from disk, as with --max-store-mb {limit // _MB}")
     return limit
+
+
+def _eased(free: float, num_ranks: int) -> float:
+    """What frames of so many ranks may take of that."""
+    return _SHARE * (free - num_ranks * _BESIDE)
 
 
 def _read(directory: Path | None, num_ranks: int) -> int | None:

@@ -16,7 +16,7 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
-from pyasr.train import virtual
+from pyasr.train import room, virtual
 from pyasr.train.corpus import open_corpus
 from pyasr.train.dnn import TrainSpec
 from pyasr.train.learner import LearnerOptions
@@ -50,7 +50,8 @@ print(type(corpus.training).__name__, sum(pdfs.numel() for _, pdfs in corpus.tra
 """
 
 
-def told(monkeypatch, free=float("inf"), own=float("inf")):
+def told(monkeypatch, free=float("inf"), own=float("inf"), beside=0):
+    monkeypatch.setattr(room, "_BESIDE", beside)
     monkeypatch.setattr(host_memory, "free_bytes", lambda: free)
     monkeypatch.setattr(host_memory, "left_in_limits", lambda: own)
 
@@ -74,6 +75,16 @@ def test_all_ranks_of_a_host_have_room_together(shards, monkeypatch):
         told(monkeypatch, free, own)
         found = run_threads(3, lambda comm: limit(*shards, comm))
         assert found == [expected] * 3
+
+
+def test_the_rest_of_a_training_needs_memory_too(shards, monkeypatch):
+    """Libraries and the network: so much a rank. Frames for which there is just enough are kept where blocks would be too small."""
+    for free, expected in ((47 * MB, 0), (46 * MB, 9 * MB), (25 * MB, 1 * MB), (20 * MB, 0)):
+        told(monkeypatch, free, beside=10 * MB)
+        assert run_threads(2, lambda comm: limit(*shards, comm)) == [expected] * 2
+    told(monkeypatch, 19 * MB, beside=10 * MB)
+    with pytest.raises(UserError, match="memory is not enough for blocks of frames"):
+        run_threads(2, lambda comm: limit(*shards, comm))
 
 
 def test_what_is_held_out_stays_in_memory(shards, monkeypatch):
@@ -158,16 +169,17 @@ def test_streaming_by_itself_gives_the_frames_of_the_same_limit(tmp_path, monkey
     assert by_itself.max_bytes == asked.max_bytes and all(torch.equal(a[0], b[0]) for a, b in zip(found, expected, strict=True))
 
 
-def run_with(tmp_path, room: int):
-    program = PROGRAM.format(tests=str(Path(__file__).parents[1]), directory=str(tmp_path), room=room)
+def run_with(tmp_path, size: int):
+    program = PROGRAM.format(tests=str(Path(__file__).parents[1]), directory=str(tmp_path), room=size)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "MALLOC_ARENA_MAX": "2"})  # fmt: skip
 
 
 def test_a_real_limit(tmp_path):
-    """60 MB of frames: in a process that may take 120 MB they stay in memory, in one that may take 55 they are streamed."""
+    """60 MB of frames: in a process that may take 120 MB beside what a training needs they stay in memory, in one that may take 55 they are
+    streamed."""
     targets = make_data(tmp_path / "data", {f"a-{i:03d}": 4_000 for i in range(417)}, NUM_PDFS)
     targets.save(tmp_path / "targets.npz")
-    for room, kind in ((120 * MB, "ResidentFrames"), (55 * MB, "StreamedFrames")):
-        done = run_with(tmp_path, room)
+    for size, kind in ((120 * MB, "ResidentFrames"), (55 * MB, "StreamedFrames")):
+        done = run_with(tmp_path, room._BESIDE + size)
         assert done.stdout.split() == [kind, "1668000"], done.stderr
