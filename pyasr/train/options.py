@@ -56,7 +56,7 @@ class StoreOptions:
 
     store_type: str = option("auto", "type in which features are kept: auto = that of the products, byte = 8 bits a number",
                              choices=("auto", "float32", "float16", "bfloat16", "byte"))  # fmt: skip
-    max_store_mb: int = option(0, "memory for a rank's frames; more are streamed from disk in blocks; 0: no limit", minimum=0)
+    max_store_mb: int = option(0, "memory for a rank's frames; more are streamed from disk in blocks; 0: as much as is free", minimum=0)
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _streamed(room: Room, data: Path) -> int:
         heldout = figure(room.most(room.heldout) / _MB)
         raise UserError(f"{data}: memory is not enough for blocks of frames: all of a rank's {found}; held-out frames, "
                         f"{heldout} MB, are kept as a whole; {_CURE}")  # fmt: skip
-    room.comm.say(f"the frames of a rank would {found}: they are streamed from disk, as with --max-store-mb {limit // _MB}")
+    room.comm.say(f"the frames of a rank would {found}, for the network too: they are streamed from disk, as with --max-store-mb {limit // _MB}")
     return limit
 
 

@@ -103,7 +103,7 @@ def test_the_log_says_so_in_one_line(shards, monkeypatch, caplog):
     told(monkeypatch, 20 * MB)
     run_threads(2, lambda comm: limit(*shards, comm))
     assert [record.getMessage() for record in caplog.records] == [
-        "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host: "
+        "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host, for the network too: "
         "they are streamed from disk, as with --max-store-mb 7"]  # fmt: skip
 
 
