@@ -65,9 +65,11 @@ def derived(source: Path, kind: str, key: str, make: Callable[[], Tables], more:
     key   digest of all else that they depend on, the format's version included
     more  directories for the file where that of the source cannot be written
 
-    Sources of less than LEAST_BYTES are left to `make`. Raises what `make` raises.
+    Sources of less than LEAST_BYTES are left to `make`. Raises what `make` raises, and UserError where there is no such source.
     """
-    if source.stat().st_size < LEAST_BYTES:
+    with naming(source):
+        num_bytes = source.stat().st_size
+    if num_bytes < LEAST_BYTES:
         return make()
     places = [_place(directory, source, kind, key) for directory in _directories(source, more)]
     for place in places:
@@ -116,7 +118,8 @@ class _Maker:
         with _alone(place):
             if found := _mapped(place, self._source):
                 return found
-            _remove_leftovers(place, self._source)
+            with contextlib.suppress(OSError):  # harmless: they only take room
+                _remove_leftovers(place, self._source)
             made = self.tables()
             if not is_still(self._source, self._state):
                 return made

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 
+from pyasr.base.errors import UserError
 from pyasr.io import mapped
 from pyasr.io.mapped import Tables, derived
 
@@ -68,6 +69,13 @@ def _owner(array):
     while isinstance(array, np.ndarray):
         array = array.base
     return getattr(array, "obj", array)
+
+
+def test_a_missing_source_is_one_sentence(source):
+    source.path.unlink()
+    with pytest.raises(UserError, match="source.bin: no such file"):
+        source.tables()
+    assert not source.made
 
 
 def test_small_sources_are_left_alone(source, monkeypatch):
