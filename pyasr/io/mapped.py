@@ -80,6 +80,8 @@ def derived(source: Path, kind: str, key: str, make: Callable[[], Tables], more:
         try:
             return maker.kept_at(place)
         except SystemRefusal as error:
+            if maker.has_failed:
+                raise
             maker.refusals.append(str(error))
     log.warning(f"{source}: its tables cannot be kept, so each job has its own copy in memory; name a directory by {VARIABLE} "
                 f"({maker.refusals[0]})")
@@ -97,19 +99,22 @@ def digest_of_parts(*parts: bytes | str) -> str:
 class _Maker:
     """Makes the tables of a source, at most once.
 
-    refusals  why files could not be written
+    refusals    why files could not be written
+    has_failed  whether the tables themselves could not be made
     """
 
     def __init__(self, source: Path, make: Callable[[], Tables]):
         self._source, self._make, self._made = source, make, None
-        self._state = None
+        self._state, self.has_failed = None, False
         self.refusals: list[str] = []
 
     def tables(self) -> Tables:
         """In memory."""
         if self._made is None:
+            self.has_failed = True
             self._state = file_state(self._source)
             self._made = self._make()
+            self.has_failed = False
         return self._made
 
     def kept_at(self, place: Path) -> Tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import resource
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
+from pyasr.base.system_errors import SystemRefusal
 from pyasr.io import mapped
 from pyasr.io.mapped import Tables, derived
 
@@ -76,6 +78,18 @@ def test_a_missing_source_is_one_sentence(source):
     with pytest.raises(UserError, match="source.bin: no such file"):
         source.tables()
     assert not source.made
+
+
+def test_what_is_wrong_with_a_source_is_told_alone(source, caplog):
+    refusal = SystemRefusal("source.bin: the disk or the file system failed", errno.EIO)
+
+    def fail():
+        raise refusal
+
+    source.make = fail
+    with pytest.raises(SystemRefusal) as told:
+        source.tables()
+    assert told.value is refusal and not caplog.text and names(source.path.parent) == ["source.bin"]
 
 
 def test_small_sources_are_left_alone(source, monkeypatch):
