@@ -14,7 +14,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
-from pyasr.lang.prepare_dict import DictOptions, dictionary_path, write_dict
+from pyasr.lang.prepare_dict import DictOptions, GuessingOptions, dictionary_path, write_dict
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,13 @@ class PrepareDict:
     text: Path = argument("text whose words are the vocabulary")
     dict_dir: Path = argument("dictionary directory to make")
     dictionary: DictOptions = group(DictOptions)
+    jobs: GuessingOptions = group(GuessingOptions)
 
 
 def main(options: PrepareDict) -> None:
     inputs = [options.text, *filter(None, (dictionary_path(options.dictionary.dictionary), options.dictionary.words))]
     with output_of(options, options.dict_dir, inputs) as out:
-        vocabulary = write_dict(options.text, options.dictionary, out)
+        vocabulary = write_dict(options.text, options.dictionary, out, options.jobs.num_threads)
     log.info(f"{options.dict_dir}: {len(vocabulary.lexicon)} words, {len(vocabulary.lexicon.rows())} pronunciations")
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.in_threads import in_threads, num_cores
 from pyasr.base.options import option
 from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups, check_phone, phone_complaint, reserved
 from pyasr.lang.graphemes import letter_lexicon
 from pyasr.lang.letter_to_sound import Guess, LetterToSound, usual_spelling
-from pyasr.lang.lexicon import Lexicon, cmudict_path, read_cmudict, read_lexicon, stressed_vowels, without_stress
+from pyasr.lang.lexicon import Lexicon, Phones, cmudict_path, read_cmudict, read_lexicon, stressed_vowels, without_stress
 from pyasr.lang.symbols import read_word_lines, write_lines
 from pyasr.lang.vocabulary import read_sentences, read_vocabulary
 
@@ -22,6 +23,7 @@ CMUDICT, LETTERS = "cmudict", "letters"  # dictionaries that are no files
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"
 MOST_LEFT_OUT = 1 / 3  # of the running words; what is left can hardly be meant
 _NOISE = re.compile(r"[<\[{].*[>\]}]$")
+_NOISE_VARIANTS = {(SPOKEN_NOISE,): 1.0}
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class DictOptions:
     words: Path | None = option(None, "further words for the vocabulary, the first field of each line: a list, a lexicon, a words.txt")
     oov_word: str = option("<unk>", "the word that stands for all others; spoken noise, unless the dictionary has it")
     text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
+
+
+@dataclass(frozen=True)
+class GuessingOptions:
+    """How pronunciations are guessed. Never changes what they are."""
+
+    num_threads: int | None = option(None, "words whose pronunciations are guessed at once; as many as there are cores unless given",
+                                     minimum=1)  # fmt: skip
 
 
 @dataclass
@@ -123,32 +133,42 @@ def count_words(text: Path, options: DictOptions) -> Counter:
     return counts
 
 
-def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocabulary:
+def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions, num_threads: int | None = None) -> Vocabulary:
     """Pronunciations of all words; `dictionary` has stress if its source has. Words are looked up as they are, then in lower case,
     then in their usual spelling.
 
     Words in brackets (<laugh>, [noise]) and the OOV word are spoken noise where the dictionary lacks them.
+
+    num_threads  words that are guessed at once; as many as there are cores unless given
     """
     vocabulary = Vocabulary(counts)
     drop_stress = not options.stress and bool(stressed_vowels(dictionary.phones()))
     source = _plain(dictionary) if drop_stress else dictionary
-    guesser = None
-    for word in sorted(counts.keys() | {options.oov_word}):
-        found = next(filter(None, map(source.entries.get, (word, word.lower(), usual_spelling(word)))), None)
-        if not found and (_NOISE.match(word) or word == options.oov_word):
-            found = {(SPOKEN_NOISE,): 1.0}
-            vocabulary.noises += [word] * (word != options.oov_word)
-        for phones, probability in (found or {}).items():
+    found = {word: _variants(word, source, options.oov_word) for word in sorted(counts.keys() | {options.oov_word})}
+    vocabulary.noises = [word for word in found if word != options.oov_word and found[word] is _NOISE_VARIANTS]
+    missing = [word for word, variants in found.items() if not variants]
+    vocabulary.missing = dict(zip(missing, _guesses(missing, dictionary, counts, options, drop_stress, num_threads)))
+    for word, variants in found.items():
+        guess = vocabulary.missing.get(word)
+        for phones, probability in (variants or ({guess.phones: 1.0} if guess else {})).items():
             vocabulary.lexicon.add(word, phones, probability)
-        if found:
-            continue
-        if options.fallback == "letters" and guesser is None:
-            guesser = LetterToSound.train(dictionary, Counter({word.lower(): count for word, count in counts.items()}))
-        vocabulary.missing[word] = _guess(guesser, word, drop_stress)
-        if vocabulary.missing[word]:
-            vocabulary.lexicon.add(word, vocabulary.missing[word].phones)
     vocabulary.silence += tuple(sorted(noise_phones(source) & vocabulary.lexicon.phones()))
     return vocabulary
+
+
+def _variants(word: str, source: Lexicon, oov_word: str) -> dict[Phones, float]:
+    """The pronunciations of a word in the dictionary, or as spoken noise; none where it has to be guessed."""
+    found = next(filter(None, map(source.entries.get, (word, word.lower(), usual_spelling(word)))), None)
+    return found or (_NOISE_VARIANTS if _NOISE.match(word) or word == oov_word else {})
+
+
+def _guesses(words: list[str], dictionary: Lexicon, counts: Counter, options: DictOptions, drop_stress: bool,
+             num_threads: int | None) -> Iterator[Guess | None]:  # fmt: skip
+    """The pronunciation of each word, as the fallback tells; None where it has none."""
+    if not words or options.fallback != "letters":
+        return iter([None] * len(words))
+    guesser = LetterToSound.train(dictionary, Counter({word.lower(): count for word, count in counts.items()}))
+    return in_threads(lambda word: _guess(guesser, word, drop_stress), words, num_threads or num_cores())
 
 
 def noise_phones(dictionary: Lexicon) -> set[str]:
@@ -158,8 +178,8 @@ def noise_phones(dictionary: Lexicon) -> set[str]:
     return dictionary.phones() - spoken - {SILENCE, SPOKEN_NOISE}
 
 
-def _guess(guesser: LetterToSound | None, word: str, drop_stress: bool) -> Guess | None:
-    guess = guesser.pronounce(word) if guesser else None
+def _guess(guesser: LetterToSound, word: str, drop_stress: bool) -> Guess | None:
+    guess = guesser.pronounce(word)
     return Guess(without_stress(guess.phones), guess.method) if guess and drop_stress else guess
 
 
@@ -179,11 +199,11 @@ def as_dict_dir(lexicon: Lexicon, silence: Collection[str] = (SILENCE, SPOKEN_NO
     return DictDir(lexicon, [(phone,) for phone in silence], nonsilence, SILENCE, questions)
 
 
-def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
-    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`. Raises UserError where no word gets any phones,
-    and for a phone of the dictionary whose name is reserved."""
+def write_dict(text: Path, options: DictOptions, out: Path, num_threads: int | None = None) -> Vocabulary:
+    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`; `num_threads` as of `look_up`. Raises UserError
+    where no word gets any phones, and for a phone of the dictionary whose name is reserved."""
     counts = count_words(text, options)
-    vocabulary = look_up(counts, read_dictionary(options.dictionary, counts), options)
+    vocabulary = look_up(counts, read_dictionary(options.dictionary, counts), options, num_threads)
     if path := dictionary_path(options.dictionary):
         _check_phones(vocabulary.lexicon, path)
     _tell_missing(text, vocabulary, options)
