@@ -11,7 +11,7 @@ Example:
 
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports
+from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
 from pyasr.hmm.gmm_dir import input_files
 
 
@@ -19,7 +19,8 @@ def main(options: AlignStep) -> None:
     num_jobs, inputs = options.jobs.nj, [*input_files(options.data, options.lang, options.model_dir), options.model_dir / "final.nnet"]
     with output_of(options, options.ali_dir, inputs, check=lambda: options.check_inputs(of_network=True)) as out:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
-        run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dnn:align_shard", spec)
+        with parts_to_align(spec):
+            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dnn:align_shard", spec)
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 

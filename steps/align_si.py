@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports
+from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.store import StoreOptions
 
@@ -31,7 +31,8 @@ def main(options: AlignSi) -> None:
     with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence,
                          options.store)
-        run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
+        with parts_to_align(spec):
+            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 

@@ -4,30 +4,39 @@
 Reads  DATA/{feats.scp,utt2spk}
 Writes DATA/cmvn (archive), DATA/cmvn.scp; one of the user's own is kept in DATA/.backup
 
+One process reads all features, unless --nj gives more jobs, with whole speakers each, which make the same.
+
 Example:
     steps/compute_cmvn.py data/train
+    steps/compute_cmvn.py --nj 32 --cmd "slurm.pl --mem 2G" data/train
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
+from pyasr.cluster.jobs import run_jobs
 from pyasr.data.backup import set_aside
-from pyasr.feats.speaker_cmvn import publish, write_speaker_cmvn
+from pyasr.feats.speaker_cmvn import publish, write_by_jobs, write_speaker_cmvn
 
 
 @dataclass(frozen=True)
 class ComputeCmvn:
     data: Path = argument("data directory")
+    jobs: JobOptions = group(JobOptions, nj=1)
 
 
 def main(options: ComputeCmvn) -> None:
     data, cmvn = options.data, options.data / "cmvn"
     inputs = [data / "feats.scp", data / "utt2spk", *data.glob("feats")]
     with output_of(options, cmvn, inputs, also=[data / "cmvn.scp"]) as out:
-        write_speaker_cmvn(data, out, as_named(cmvn))
+        if options.jobs == ComputeCmvn(data).jobs:
+            write_speaker_cmvn(data, out, as_named(cmvn))
+        else:
+            write_by_jobs(data, out, as_named(cmvn), options.jobs, run_jobs)
         set_aside(data / "cmvn.scp", cmvn)
         (data / "cmvn.scp").unlink(missing_ok=True)
     publish(data)

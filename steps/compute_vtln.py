@@ -28,7 +28,7 @@ from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import feature_options_file
 from pyasr.hmm.input_checks import check_gmm_input
 from pyasr.hmm.model import first_pass_model
-from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
+from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores, parts_to_score
 from pyasr.io.int_vectors import job_archive_files
 
 
@@ -56,7 +56,8 @@ def main(options: ComputeVtln) -> None:
     with recording_prints(data, options.out, inputs, audio_options(data).channel) as audio, output_of(
             options, options.out, inputs + audio, check=lambda: check_gmm_input(data, ali_dir)) as out:
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
-        run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)
+        with parts_to_score(spec):
+            run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)
         merge_scores(spec)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from pyasr.base.options import option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
+from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, decoding
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.outcome import check_hypotheses
 from pyasr.hmm.input_checks import check_model_input
@@ -35,9 +35,9 @@ def main(options: Decode) -> None:
     options.decode.check()
     inputs = input_files(options.graph_dir, options.model, options.data, options.transform_dir)
     with output_of(options, options.decode_dir, inputs, resume=True, check=lambda: check_model_input(options.data, options.model)) as out:
-        start_output(out, options.data, options.jobs.nj)
-        spec = options.spec(out, options.transform_dir)
-        run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
+        with decoding(out, options.data, options.jobs.nj):
+            spec = options.spec(out, options.transform_dir)
+            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
         keep_words(options.graph_dir / "words.txt", out)
         join_totals(out, options.jobs.nj).log()
         check_hypotheses(out, options.data, options.jobs.nj)

@@ -31,7 +31,7 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
 from pyasr.decode.ctc_lists import join_lists
 from pyasr.decode.ctc_prefix import PrefixOptions
-from pyasr.decode.decode_dir import join_totals, start_output
+from pyasr.decode.decode_dir import join_totals, decoding
 from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.outcome import check_hypotheses
@@ -67,8 +67,8 @@ def check(options: DecodeCtc) -> None:
 def main(options: DecodeCtc) -> None:
     check(options)
     with output_of(options, options.decode_dir, options.spec(options.decode_dir).input_files(), resume=True) as out:
-        start_output(out, options.data, options.jobs.nj)
-        run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.ctc_dir:decode_shard", options.spec(out))
+        with decoding(out, options.data, options.jobs.nj):
+            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.ctc_dir:decode_shard", options.spec(out))
         if options.search != WFST:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
         else:

@@ -24,7 +24,7 @@ from pyasr.base.errors import UpToDate
 from pyasr.base.options import group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
+from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, decoding
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.outcome import check_hypotheses
@@ -42,9 +42,9 @@ class DecodeFmllr(DecodeStep):
 
 def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str) -> None:
     """Call the functions, each in all jobs, one after the other; the totals of the last are reported as those of `what` was done."""
-    start_output(out, options.data, options.jobs.nj)
-    for function in functions:
-        run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
+    with decoding(out, options.data, options.jobs.nj):
+        for function in functions:
+            run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
     keep_words(options.graph_dir / "words.txt", out)
     join_totals(out, options.jobs.nj).log(what)
     check_hypotheses(out, options.data, options.jobs.nj)

@@ -19,7 +19,7 @@ from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.feats.fit import check_features
-from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge
+from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge, parts_to_extract
 from pyasr.ivector.extractor import EXTRACTOR_FILE
 from pyasr.ivector.online import ExtractOptions
 from pyasr.ivector.ubm import UBM_FILE
@@ -41,7 +41,8 @@ def main(options: ExtractIvectors) -> None:
     inputs += input_option_files(directory)
     with output_of(options, options.out, inputs, check=lambda: check_features(options.data, directory)) as out:
         spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
-        run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)
+        with parts_to_extract(spec):
+            run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)
         merge(spec)
 
 

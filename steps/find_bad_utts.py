@@ -17,7 +17,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
-from pyasr.decode.biased import BiasedSpec, BiasOptions
+from pyasr.decode.biased import BiasedSpec, BiasOptions, parts_to_decode
 from pyasr.decode.decode_dir import NETWORK
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.transforms import transform_files
@@ -52,7 +52,8 @@ def main(options: FindBadUtts) -> None:
     with output_of(options, options.out, inputs, check=lambda: check_model_input(options.data, options.model_dir)) as out:
         spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
                           options.decode, options.graph)
-        run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.biased:decode_shard", spec)
+        with parts_to_decode(spec):
+            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.biased:decode_shard", spec)
         write_report(out, DataDir(options.data).table("text"), set(lang.words.ids), lang.oov_word, num_jobs, options.bad)
 
 

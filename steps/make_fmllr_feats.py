@@ -19,8 +19,10 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import split
+from pyasr.data.parts import parts_of_jobs
 from pyasr.feats.fit import check_splicing
-from pyasr.feats.inputs import input_option_files
+from pyasr.feats.inputs import INPUT_TABLES, input_option_files
 from pyasr.feats.origin import check_origin
 from pyasr.feats.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.transforms import transform_files
@@ -47,7 +49,8 @@ def main(options: MakeFmllrFeats) -> None:
         (out / "feats").mkdir()
         spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress,
                              options.missing)
-        run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
+        with parts_of_jobs(options.data, out, split(options.data, options.jobs.nj), INPUT_TABLES):
+            run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
         write_tables(spec)
         warn_of_unadapted(options.data, transform_dir)
 

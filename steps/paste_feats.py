@@ -21,7 +21,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import check_split
-from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files
+from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, parts_of_streams
 from pyasr.feats.transformed import write_tables
 
 
@@ -40,7 +40,8 @@ def main(options: PasteFeats) -> None:
     with output_of(options, options.out, input_files(options.streams, inputs, options.paste)) as out:
         (out / "feats").mkdir()
         spec = PasteSpec(options.streams, inputs, options.paste, out, as_named(options.out), options.jobs.nj)
-        run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
+        with parts_of_streams(spec):
+            run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
         write_tables(spec)
 
 

@@ -16,6 +16,7 @@ from pyasr.base.options import argument
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir, split
+from pyasr.data.parts import write_parts
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,16 @@ def main(options: SplitDataDir) -> None:
     if options.num < 1:
         raise UserError(f"NUM: {options.num} parts cannot be made; give at least 1")
     data, where = DataDir(options.data), options.data / f"split{options.num}"
-    if options.num > len(data.utterances):
-        raise UserError(f"NUM: {options.num} parts cannot be made of the {len(data.utterances)} utterances of {options.data}; give fewer")
+    if options.num > len(data.utt2spk):
+        raise UserError(f"NUM: {options.num} parts cannot be made of the {len(data.utt2spk)} utterances of {options.data}; give fewer")
     with output_of(options, where, subsets.table_files(data)) as out:
-        for number, utterances in enumerate(split(options.data, options.num), 1):
-            (out / str(number)).mkdir()
-            subsets.write_subset(data, out / str(number), utterances)
-    log.info(f"{where}: {options.num} parts of {len(data.utterances)} utterances")
+        lists = split(data, options.num)
+        subsets.check_recordings(data, lists)
+        parts = [out / str(number) for number in range(1, options.num + 1)]
+        for part in parts:
+            part.mkdir()
+        write_parts(subsets.all_tables(data), lists, parts)
+    log.info(f"{where}: {options.num} parts of {len(data.utt2spk)} utterances")
 
 
 if __name__ == "__main__":

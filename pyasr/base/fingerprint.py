@@ -172,7 +172,7 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
     """Of stage outputs, or folders of them, that hold files named in the second column of a table, and of archives elsewhere (FILE:OFFSET);
     commands and other files are passed over."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
-        named = dict.fromkeys(_FROM_OFFSET.sub(":", place) for line in f for place in line.split(maxsplit=1)[1:])
+        named = dict.fromkeys(_without_offset(place) for line in f for place in line.split(maxsplit=1)[1:])
     places: dict[str, list[str]] = {}
     for place in named:
         places.setdefault(os.path.dirname(place), []).append(place)
@@ -187,3 +187,10 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
         found = _folder_fingerprint(output, around[output], directory.name)
         archives = [root / place[:-1] for place in sorted(places[name]) if place.endswith(":")]
         yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in archives if path.is_file())
+
+
+def _without_offset(place: str) -> str:
+    """FILE: of FILE:OFFSET, with a range of rows or without; another entry as it is."""
+    file, colon, offset = place.rpartition(":")
+    digits = offset.rstrip()
+    return f"{file}:" if colon and digits.isdigit() and digits.isascii() else _FROM_OFFSET.sub(":", place)

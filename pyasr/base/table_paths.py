@@ -38,12 +38,6 @@ def placed(root: Path, entry: str) -> str:
     return entry if root == Path() or is_command(entry) else str(root / entry)
 
 
-def placed_table(path: Path, table: dict[str, str]) -> dict[str, str]:
-    """The table that was read from `path`, with `placed` entries."""
-    root = root_of(path, table.values())
-    return table if root == Path() else {key: placed(root, entry) for key, entry in table.items()}
-
-
 def _folder(entry: str) -> str:
     """The folder of a relative path, empty of other entries."""
     return "" if entry.startswith("/") or is_command(entry) else os.path.dirname(entry)

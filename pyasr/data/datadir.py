@@ -80,13 +80,19 @@ class Segment:
 class DataDir:
     """A data directory; every property is one table as a Mapping, which takes little more memory than its file.
 
+    tables  where tables lie that have the lines of some utterances only; one that is not there is that of `path`
+
     Raises UserError where a table cannot be read.
     """
 
-    def __init__(self, path: Path):
-        self.path = Path(path)
+    def __init__(self, path: Path, tables: Path | None = None):
+        self.path, self._tables = Path(path), Path(tables or path)
         if not self.path.is_dir():
             raise UserError(f"{self.path}: no such data directory")
+
+    def file(self, name: str) -> Path:
+        """Where the table `name` is read."""
+        return found if (found := self._tables / name).exists() else self.path / name
 
     def has(self, name: str) -> bool:
         """Whether the table `name` is there."""
@@ -94,8 +100,11 @@ class DataDir:
 
     def table(self, name: str) -> Mapping[str, str]:
         """The table `name` as {key: rest of the line}; paths of scp tables are valid from the current directory."""
-        table = Table.read(self.path / name)
-        root = root_of(self.path / name, table.values()) if name.endswith(".scp") else Path()
+        return self._segment_lines if name == "segments" else self._read(name)
+
+    def _read(self, name: str) -> Mapping[str, str]:
+        table = Table.read(self.file(name))
+        root = root_of(self.file(name), table.values()) if name.endswith(".scp") else Path()
         return table if root == Path() else Parsed(table, partial(placed, root))
 
     def optional_table(self, name: str) -> Mapping[str, str]:
@@ -105,7 +114,8 @@ class DataDir:
     @cached_property
     def utt2spk(self) -> Table:
         """{utterance: speaker}"""
-        return utt2spk_table(self.path / "utt2spk")
+        path = self.file("utt2spk")
+        return utt2spk_table(path) if path.parent == self.path else Table.read(path)
 
     @cached_property
     def spk2utt(self) -> dict[str, list[str]]:
@@ -168,17 +178,21 @@ class DataDir:
     @cached_property
     def utt2num_frames(self) -> Mapping[str, int]:
         """{utterance: number of frames}"""
-        return number_table(self.path / "utt2num_frames", int)
+        return number_table(self.file("utt2num_frames"), int)
 
     @cached_property
     def utt2dur(self) -> Mapping[str, float]:
         """Seconds."""
-        return number_table(self.path / "utt2dur")
+        return number_table(self.file("utt2dur"))
 
     @cached_property
     def reco2dur(self) -> Mapping[str, float]:
         """Seconds of recordings."""
-        return number_table(self.path / "reco2dur")
+        return number_table(self.file("reco2dur"))
+
+    @cached_property
+    def _segment_lines(self) -> Mapping[str, str]:
+        return self._read("segments")
 
     @cached_property
     def segments(self) -> Mapping[str, Segment]:
@@ -224,22 +238,26 @@ class DataDir:
         return self.segments[utterance].recording
 
 
-def check_split(path: Path, num: int) -> None:
+def check_split(data: Path | DataDir, num: int) -> None:
     """Raises UserError where a data directory has fewer utterances than `num`."""
-    utterances = DataDir(path).utterances
-    if num > len(utterances):
-        raise UserError(f"{path}: {len(utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
+    tables = _opened(data)
+    if num > len(tables.utt2spk):
+        raise UserError(f"{tables.path}: {len(tables.utt2spk)} utterance(s) cannot be split over {num} jobs; lower --nj")
 
 
-def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
+def _opened(data: Path | DataDir) -> DataDir:
+    return data if isinstance(data, DataDir) else DataDir(data)
+
+
+def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[list[str]]:
     """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
     `by_features` whatever features there are.
 
     Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
     pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
     """
-    check_split(path, num)
-    data = DataDir(path)
+    data = _opened(data)
+    check_split(data, num)
     durations = data.durations if by_features else data.audio_durations
     total = sum(durations.values())
     limit = total / num
@@ -275,6 +293,12 @@ def distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -
         lists[shortest] += pieces[i]
         heapreplace(heap, (load + lengths[i], len(lists[shortest]), shortest))
     return lists, max(heap)[0]
+
+
+def split_by_speakers(data: Path | DataDir, num: int) -> list[list[str]]:
+    """The utterances of whole speakers in `num` lists of nearly equal duration, of which some are empty where there are fewer speakers."""
+    tables = _opened(data)
+    return distribute(list(tables.spk2utt.values()), num, tables.durations)[0]
 
 
 def write_data_dir(path: Path, tables: dict[str, dict[str, object]]) -> None:

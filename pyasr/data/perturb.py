@@ -15,7 +15,7 @@ from pyasr.base.seeds import generator
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, Tables, completed
 from pyasr.data.recordings import speed as speed_of, volume as volume_of
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
-from pyasr.data.validation import speed_complaint
+from pyasr.data.rules import speed_complaint
 from pyasr.io.tables import Table, mapped
 from pyasr.io.text import number_table
 

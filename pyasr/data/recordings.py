@@ -12,7 +12,7 @@ from pyasr.data.audio import ONLY, read_channels, resample
 from pyasr.data.channels import label_of, pick
 from pyasr.data.datadir import FIX, SPEED, VOLUME, DataDir
 from pyasr.data.mixing import distorted
-from pyasr.data.validation import overshoot_complaint, speed_complaint
+from pyasr.data.rules import overshoot_complaint, speed_complaint
 
 
 def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.ndarray, int]:

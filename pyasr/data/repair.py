@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -12,12 +13,13 @@ from pyasr.data.audio_looks import look_at_audio
 from pyasr.data.backup import back_up
 from pyasr.data.channels import labels_of
 from pyasr.data.datadir import (
-    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value,
+    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
 )  # fmt: skip
-from pyasr.data.validation import (
-    MADE_BY_HAND, OF_WORDS, RULES, Table, by_hand, overshoot_complaint, recording_seconds,
-)
+from pyasr.data.rules import MADE_BY_HAND, OF_WORDS, RULES, by_hand, overshoot_complaint, recording_seconds
+from pyasr.data.soundness import sound_table
+from pyasr.data.validation import TableLines
 from pyasr.io.ark import archive_of
+from pyasr.io.tables import Table, mapped, sorted_items
 from pyasr.io.text import invert, write_table
 
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
@@ -37,25 +39,31 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
     path = Path(path)
     DataDir(path)
     said: list[str] = []
-    tables = {name: _sound_lines(name, Table(path / name), said) for name in RULES if (path / name).exists()}
+    tables = {name: _sound_part(path / name, said) for name in RULES if (path / name).exists()}
     if "utt2spk" not in tables:
         raise UserError(f"{path}/utt2spk: missing; write it, one 'UTTERANCE SPEAKER' a line")
     _drop_beyond_recordings(tables, _drop_missing_audio(path, tables, audio, said), said)
     _agree(tables, path, said)
     if prefix_speakers:
         tables = _prefixed(tables, path, said)
-    tables["spk2utt"] = invert(tables["utt2spk"])
+    tables["spk2utt"] = Table.of(invert(tables["utt2spk"]).items())
     _write_changed(path, tables, said)
     adopt(path)
     return said
 
 
-def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
+def _sound_part(path: Path, said: list[str]) -> Table:
+    """The table in a file, without the lines that break its rule."""
+    table = sound_table(path)
+    return Table.of(_sound_lines(path.name, TableLines(path), said)) if table is None else table
+
+
+def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tuple[str, str]]:
     """The table without lines that break its rule. A surplus column of utt2spk is cut off; the first of two lines for a key stays.
 
     Lines that nothing could make again stay too, broken as they are.
     """
-    rule, found = RULES[name], {}
+    rule, taken = RULES[name], set[str]()
     least, most = rule.columns
     if table.packing:
         said.append(f"{table.path}: unpacked")
@@ -75,79 +83,89 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
             words, value = words[:1], words[0]
         num = len(words) + bool(key)
         broken = num < least or (most is not None and num > most) or (rule.check is not None and rule.check(value))
-        if broken and (advice := by_hand(name, key, num)) and key not in found:
+        if broken and (advice := by_hand(name, key, num)) and key not in taken:
             said.append(f"{table.path}:{number}: left '{table.lines[number - 1]}' as it is; {advice}")
-            found[key] = value
-        elif broken or key in found:
+            yield key, value
+            taken.add(key)
+        elif broken or key in taken:
             said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a second line of its key'}")
         else:
-            found[key] = value
-    return found
+            yield key, value
+            taken.add(key)
 
 
-def _drop_missing_audio(path: Path, tables: dict[str, dict], audio: str, said: list[str]) -> dict[str, float]:
+def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str]) -> dict[str, float]:
     """{recording: seconds} of the audio that was read."""
-    wav, feats, heard = tables.get("wav.scp", {}), tables.get("feats.scp", {}), {}
+    wav, gone, heard = tables.get("wav.scp", {}), set[str](), dict[str, float]()
     root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
-    for key in list(wav):
-        found = look_at_audio(placed(root, wav[key]), audio, labels.get(key, ""))
+    for key, entry in wav.items():
+        found = look_at_audio(placed(root, entry), audio, labels.get(key, ""))
         if found.by_hand:
             said.append(f"left recording {key} as it is: {found.complaint}; {found.by_hand}")
         elif found.complaint:
             said.append(f"removed recording {key}: {found.complaint}")
-            del wav[key]
+            gone.add(key)
         elif found.seconds is not None:
             heard[key] = found.seconds
-    root = root_of(path / "feats.scp", feats.values())
-    for key, rx in list(feats.items()):
-        if archive_of(rx) and not (root / archive_of(rx)).exists():
-            said.append(f"removed features of {key}: no archive {archive_of(rx)}")
-            del feats[key]
-    if "feats.scp" in tables and not feats and wav:
-        said.append("removed feats.scp: none of its archives are there")
-        del tables["feats.scp"]
+    _remove(tables, "wav.scp", gone)
+    _drop_missing_features(path, tables, said)
     return heard
 
 
-def _drop_beyond_recordings(tables: dict[str, dict], heard: dict[str, float], said: list[str]) -> None:
+def _drop_missing_features(path: Path, tables: Tables, said: list[str]) -> None:
+    feats = tables.get("feats.scp", {})
+    root = root_of(path / "feats.scp", feats.values())
+    are_there = {archive: (root / archive).exists() for archive in set(map(archive_of, feats.values())) if archive}
+    gone = {key for key, rx in feats.items() if not are_there.get(archive_of(rx), True)} if not all(are_there.values()) else set()
+    said += [f"removed features of {key}: no archive {archive_of(rx)}" for key, rx in feats.items() if key in gone]
+    _remove(tables, "feats.scp", gone)
+    if "feats.scp" in tables and not tables["feats.scp"] and tables.get("wav.scp"):
+        said.append("removed feats.scp: none of its archives are there")
+        del tables["feats.scp"]
+
+
+def _remove(tables: Tables, name: str, gone: set[str]) -> None:
+    """Take the lines with these keys out of a table."""
+    if gone:
+        tables[name] = tables[name].where(key not in gone for key in tables[name])
+
+
+def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[str]) -> None:
     """Remove segments that do not lie within their recordings, where it is known how long these are."""
-    seconds = recording_seconds(tables.get("reco2dur", {}), tables.get(SPEED, {}), heard)
-    for utt, value in list(tables.get("segments", {}).items()):
+    seconds, gone = recording_seconds(tables.get("reco2dur", {}), tables.get(SPEED, {}), heard), set[str]()
+    for utt, value in tables.get("segments", {}).items() if seconds else ():
         if complaint := overshoot_complaint(value, seconds):
             said.append(f"removed segment {utt}: it {complaint}")
-            del tables["segments"][utt]
+            gone.add(utt)
+    _remove(tables, "segments", gone)
 
 
-def _agree(tables: dict[str, dict], path: Path, said: list[str]) -> None:
+def _agree(tables: Tables, path: Path, said: list[str]) -> None:
     """Keep the utterances that all essential tables have, and the speakers and recordings of those."""
-    kept = set(tables["utt2spk"])
-    for name in _ESSENTIAL:
-        if name in tables:
-            kept &= tables[name].keys()
-    if "wav.scp" in tables:
-        segments = tables.get("segments")
-        kept = {utt for utt in kept if (segments[utt].split()[0] if segments else utt) in tables["wav.scp"]}
+    kept = _kept(tables)
     if not kept:
         raise UserError(f"{path}: no utterance is in all of {', '.join(n for n in (*_ESSENTIAL, 'wav.scp') if n in tables)}; "
                         "nothing was changed, make these tables agree first")
-    lost = len(tables["utt2spk"].keys() - kept)
+    lost = len(tables["utt2spk"]) - len(kept)
     if lost:
         said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} are left")
-    filter_tables(tables, kept)
+    parts = filtered(tables, kept)
+    for name in list(parts):
+        tables[name] = Table.of(parts.pop(name).items())
     _complete_or_drop(tables, said)
 
 
-def filter_tables(tables: dict[str, dict], kept: set[str]) -> None:
-    """Leave in each table only what belongs to the utterances `kept`, of which segments, where there are any, have lines."""
-    speakers = {tables["utt2spk"][utt] for utt in kept}
-    recordings = {tables["segments"][utt].split()[0] for utt in kept} if tables.get("segments") else kept
-    for names, keys in ((UTTERANCE_TABLES, kept), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
-        for name in names:
-            if name in tables:
-                tables[name] = {key: value for key, value in tables[name].items() if key in keys}
+def _kept(tables: Tables) -> Table:
+    """The utterances that all essential tables have, and whose recording is in wav.scp."""
+    essential, segments, wav = [tables[name] for name in _ESSENTIAL if name in tables], tables.get("segments"), tables.get("wav.scp")
+
+    def is_complete(utt: str) -> bool:
+        return all(utt in table for table in essential) and (wav is None or (segments[utt].split()[0] if segments else utt) in wav)
+
+    return Table.of_keys(utt for utt, _ in sorted_items(tables["utt2spk"]) if is_complete(utt))
 
 
-def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
+def _complete_or_drop(tables: Tables, said: list[str]) -> None:
     """Complete or remove the tables that lack an entry; those removed can be made again, those that cannot stay as they are."""
     speakers = set(tables["utt2spk"].values())
     recordings = {value.split()[0] for value in tables["segments"].values()} if "segments" in tables else tables["utt2spk"].keys()
@@ -166,19 +184,21 @@ def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
                 del tables[name]
 
 
-def _prefixed(tables: dict[str, dict], path: Path, said: list[str]) -> dict[str, dict]:
+def _prefixed(tables: Tables, path: Path, said: list[str]) -> Tables:
     speaker = tables["utt2spk"]
-    new = {utt: utt if utt.startswith(f"{speaker[utt]}-") else f"{speaker[utt]}-{utt}" for utt in speaker}
+    new = Table.of((utt, utt if utt.startswith(f"{of}-") else f"{of}-{utt}") for utt, of in speaker.items())
     _check_distinct(new, path)
     said.append(f"renamed {sum(utt != name for utt, name in new.items())} utterance(s) to SPEAKER-UTTERANCE")
     by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
-    renamed = {name: {new[key]: value for key, value in table.items()} if name in by_utterance else table for name, table in tables.items()}
+    renamed = {name: Table.of(mapped(table, new.__getitem__).items()) if name in by_utterance else table for name, table in tables.items()}
     if "utt2uniq" in renamed:
-        renamed["utt2uniq"] = {utt: new.get(original, original) for utt, original in renamed["utt2uniq"].items()}
+        renamed["utt2uniq"] = Table.of(mapped(renamed["utt2uniq"], value=lambda original: new.get(original, original)).items())
     return renamed
 
 
-def _check_distinct(new: dict[str, str], path: Path) -> None:
+def _check_distinct(new: Table, path: Path) -> None:
+    if len(Table.of((name, "") for name in new.values())) == len(new):
+        return
     old: dict[str, str] = {}
     for utt, name in new.items():
         if name in old:
@@ -187,16 +207,16 @@ def _check_distinct(new: dict[str, str], path: Path) -> None:
         old[name] = utt
 
 
-def _write_changed(path: Path, tables: dict[str, dict], said: list[str]) -> None:
+def _write_changed(path: Path, tables: Tables, said: list[str]) -> None:
     """Write what differs from what is there, the old file kept in PATH/.backup; delete tables that are gone."""
     for name in RULES:
         with keeping_name(path / name):
             _write_changed_table(path / name, tables.get(name), said)
 
 
-def _write_changed_table(old: Path, table: dict | None, said: list[str]) -> None:
+def _write_changed_table(old: Path, table: Table | None, said: list[str]) -> None:
     """Write one table where it differs from the file `old`; None: delete it."""
-    content = "".join(f"{key} {value}".rstrip() + "\n" for key, value in sorted((table or {}).items())).encode()
+    content = b"".join(table.sorted_lines() if table is not None else ())
     if old.exists() and (table is None or old.read_bytes() != content):
         said.append(f"kept {old} as it was in {back_up(old)}")
     if table is None:

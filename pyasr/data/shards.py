@@ -21,8 +21,8 @@ def shards(data: DataDir, num: int) -> list[list[str]]:
     """
     files = _files(data)
     if len(set(files.values())) == len(files):
-        return split(data.path, num, by_features=False)
-    check_split(data.path, num)
+        return split(data, num, by_features=False)
+    check_split(data, num)
     together: dict[tuple, list[str]] = {}
     for utt in data.utterances:
         together.setdefault(files[data.recording(utt)], []).append(utt)

@@ -19,9 +19,9 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table, is_command
 from pyasr.base.table_paths import placed, root_of
+from pyasr.data.audio_looks import look_at_audio
 from pyasr.data.channels import labels_of
 from pyasr.data.datadir import DataDir
-from pyasr.data.validation import look_at_audio
 from pyasr.io.text import read_lines
 
 _KNOWN = ("rir-id", "room-id", "receiver-position-id", "source-position-id", "rt-60", "drr", "cte", "probability",

@@ -32,11 +32,16 @@ def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
 
 
 def read_all(data: DataDir) -> Tables:
-    """All tables that Kaldi knows and `data` has, each of them read where it is gone through. Raises UserError where one cannot be read,
-    and where utt2spk is missing."""
+    """As `all_tables`. Raises UserError where one cannot be read, and where utt2spk is missing."""
+    tables = all_tables(data)
+    for name in tables:
+        _items_of(data, name)
+    return tables
+
+
+def all_tables(data: DataDir) -> Tables:
+    """All tables that Kaldi knows and `data` has, utt2spk first, each of them read where it is gone through."""
     names = ["utt2spk", *(name for name in TABLES if name != "utt2spk" and data.has(name))]
-    for name in names:
-        data.utt2spk if name == "utt2spk" else data.table(name)
     return {name: Lazy(partial(_items_of, data, name)) for name in names}
 
 
@@ -59,9 +64,15 @@ def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
         raise UserError(f"{data.path}/utt2spk: no utterance '{unknown[0]}' ({len(unknown)} such); correct the list")
     if not utterances:
         raise UserError(f"{data.path}: no utterance chosen; choose at least one")
-    for utterance in utterances:
-        data.recording(utterance)
+    check_recordings(data, [utterances])
     write_all(out, filtered(read_all(data), Table.of_keys(sorted(utterances))))
+
+
+def check_recordings(data: DataDir, lists: Iterable[list[str]]) -> None:
+    """Raise UserError for an utterance of these lists that the segments of `data`, where there are any, lack."""
+    for utterance in chain.from_iterable(lists) if data.segments else ():
+        if utterance not in data.segments:
+            data.recording(utterance)
 
 
 def first(data: DataDir, num: int) -> list[str]:

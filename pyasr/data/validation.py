@@ -10,11 +10,10 @@ inverse of utt2spk, utterances that sort as their speakers do, audio that is the
 from __future__ import annotations
 
 import gc
-import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,15 +22,14 @@ from pyasr.base import log
 from pyasr.base.errors import printable
 from pyasr.base.table_paths import placed, root_of
 from pyasr.base.utf8 import without_mark
-from pyasr.data import distortion
 from pyasr.data.audio_looks import Look, look_at_audio
 from pyasr.data.channels import labels_of
-from pyasr.data.datadir import (
-    AUDIO_CHANGES, DISTORTION, FILE_AND_CHANNEL, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir,
-)  # fmt: skip
-from pyasr.data.fit_segments import MOST_OVERSHOOT_S
+from pyasr.data.datadir import FILE_AND_CHANNEL, FIX, SPEED, DataDir
+from pyasr.data.rules import MADE_BY_HAND, NO_WORDS, OF_WORDS, RULES, Rule, by_hand, overshoot_complaint, recording_seconds
+from pyasr.data.soundness import Soundness
 from pyasr.io.ark import archive_of
 from pyasr.io.content import packing_of, read_file, unpack
+from pyasr.io.tables import Lines
 from pyasr.io.text import read_lines, read_table
 
 
@@ -51,87 +49,22 @@ class Problem:
         return printable(f"{where}:{said} {self.message}; fix: {self.fix}")
 
 
-@dataclass(frozen=True)
-class Rule:
-    """The shape of a table's lines."""
-
-    form: str                                   # how a line should look
-    columns: tuple[int, int | None]             # least and greatest number of words
-    check: Callable[[str], str] | None = None   # complaint about the value of a line, or ''
-    of: str = "utterance"                       # what the keys are
-
-
-def _segment_complaint(value: str) -> str:
-    try:
-        begin, end = map(float, value.split()[1:3])
-    except ValueError:
-        return "times are not numbers"
-    if not math.isfinite(begin + end):
-        return "times are not numbers"
-    return "" if 0 <= begin < end or (end == -1 and begin >= 0) else "the end is not after the beginning"
-
-
-def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
-    def complaint(value: str) -> str:
-        """'' for a positive number."""
-        try:
-            return "" if 0 < kind(value) < float("inf") else f"not a positive {noun}"
-        except ValueError:
-            return f"not a positive {noun}"
-    return complaint
-
-
-def speed_complaint(value: str) -> str:
-    """'' for a factor of `reco2speed` at which a recording can be played."""
-    try:
-        is_speed = LEAST_SPEED <= float(value) <= MOST_SPEED
-    except ValueError:
-        is_speed = False
-    return "" if is_speed else f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
-
-
-def _gender_complaint(value: str) -> str:
-    return "" if value in ("m", "f") else "neither m nor f"
-
-
-RULES = {
-    "utt2spk": Rule("UTTERANCE SPEAKER", (2, 2)),
-    "text": Rule("UTTERANCE WORD ...", (1, None)),  # without a word where nothing is said
-    "segments": Rule("UTTERANCE RECORDING BEGIN END", (4, 4), _segment_complaint),
-    "feats.scp": Rule("UTTERANCE FEATURES", (2, None)),
-    "vad.scp": Rule("UTTERANCE VECTOR", (2, None)),
-    "utt2dur": Rule("UTTERANCE SECONDS", (2, 2), _number_complaint(float, "number of seconds")),
-    "utt2num_frames": Rule("UTTERANCE NUM_FRAMES", (2, 2), _number_complaint(int, "whole number")),
-    "utt2lang": Rule("UTTERANCE LANGUAGE", (2, 2)),
-    "utt2uniq": Rule("UTTERANCE ORIGINAL", (2, 2)),
-    "utt2warp": Rule("UTTERANCE WARP_FACTOR", (2, 2), _number_complaint(float, "number")),
-    "spk2utt": Rule("SPEAKER UTTERANCE ...", (2, None), of="speaker"),
-    "cmvn.scp": Rule("SPEAKER STATISTICS", (2, None), of="speaker"),
-    "spk2gender": Rule("SPEAKER m|f", (2, 2), _gender_complaint, of="speaker"),
-    "spk2warp": Rule("SPEAKER WARP_FACTOR", (2, 2), _number_complaint(float, "number"), of="speaker"),
-    "wav.scp": Rule("RECORDING AUDIO", (2, None), of="recording"),
-    "reco2dur": Rule("RECORDING SECONDS", (2, 2), _number_complaint(float, "number of seconds"), of="recording"),
-    SPEED: Rule("RECORDING FACTOR", (2, 2), speed_complaint, of="recording"),
-    VOLUME: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
-    DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
-    FILE_AND_CHANNEL: Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
-}
-OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # no names of files
+_AT_ONCE = 2  # tables in memory
 _OTHER_BLANK = re.compile(r"[^\S \t\n]")
-MADE_BY_HAND = ("utt2lang", "spk2gender", FILE_AND_CHANNEL)  # nothing in a data directory tells what their lines would be
-NO_WORDS = ("<eps>", "<s>", "</s>", "#0")  # symbols of words.txt, as `pyasr.lang.dict_dir.RESERVED_WORDS`
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
 _EMPTY = {"wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
 
 
-def by_hand(name: str, key: str, num_columns: int) -> str:
-    """What the user is to do about a broken line of the table `name` that cannot be made again; '' for one that is to be removed."""
-    if name == "segments" and num_columns == 5:
-        return f"make each channel a recording of its own, named in {FILE_AND_CHANNEL}, and take the fifth column away"
-    return "correct the line" if key and name in (*MADE_BY_HAND, *AUDIO_CHANGES) else ""
+def _key(line: str) -> str:
+    return (line.split(None, 1) or [""])[0]
 
 
-class Table:
+def _value(line: str) -> str:
+    words = line.split(None, 1)
+    return words[1].rstrip() if len(words) > 1 else ""
+
+
+class TableLines:
     """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1.
 
     packing            how the file is compressed, which is read unpacked; '' where it is not
@@ -148,19 +81,32 @@ class Table:
         unpacked = unpack(content, path)
         content = without_mark(unpacked, path)
         self.has_mark = len(content) < len(unpacked)
-        lines = self._decode(content)
-        if lines and not lines[-1]:
-            lines.pop()
-        self.with_returns = [i for i, line in enumerate(lines, 1) if line.endswith("\r")] if b"\r" in content else []
-        for i in self.with_returns:
-            lines[i - 1] = lines[i - 1].rstrip("\r")
+        self.with_returns: list[int] = []
+        self.lines = Lines(content if self._is_utf8(content) and b"\r" not in content else self._repaired(content))
         odd = not content.isascii() or any(blank in content for blank in b"\r\x0b\x0c\x1c\x1d\x1e\x1f")
-        self.with_other_blanks = [i for i, line in enumerate(lines, 1) if _OTHER_BLANK.search(line)] if odd else []
-        self.lines = lines
-        words = [(*line.split(None, 1), "", "")[:2] for line in lines]
-        self.keys = [key for key, _ in words]
-        self.values = [value.rstrip() for _, value in words]
-        self.line_of = dict(zip(reversed(self.keys), range(len(lines), 0, -1)))  # of a key's first line
+        self.with_other_blanks = [i for i, line in enumerate(self.lines, 1) if _OTHER_BLANK.search(line)] if odd else []
+        self.keys, self.values = self.lines.parts(_key), self.lines.parts(_value)
+
+    @cached_property
+    def line_of(self) -> dict[str, int]:
+        """{key: number of its first line}, those of the last lines first."""
+        keys = list(self.keys)
+        return dict(zip(reversed(keys), range(len(keys), 0, -1)))
+
+    @staticmethod
+    def _is_utf8(content: bytes) -> bool:
+        try:
+            return content.isascii() or bool(content.decode())
+        except UnicodeDecodeError:
+            return False
+
+    def _repaired(self, content: bytes) -> bytes:
+        """The text in UTF-8, without carriage returns at the ends of lines."""
+        lines = self._decode(content)
+        if not lines[-1]:
+            lines.pop()
+        self.with_returns = [i for i, line in enumerate(lines, 1) if line.endswith("\r")]
+        return "".join(line.rstrip("\r") + "\n" for line in lines).encode()
 
     def _decode(self, content: bytes) -> list[str]:
         try:
@@ -195,33 +141,65 @@ def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, au
             gc.enable()
 
 
+class _Tables(Mapping[str, TableLines]):
+    """The tables of a directory that have rules. Only the last ones that were asked for are in memory."""
+
+    def __init__(self, path: Path):
+        self._path, self._names = path, [name for name in RULES if (path / name).exists()]
+        self._last: dict[str, TableLines] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __getitem__(self, name: str) -> TableLines:
+        if name not in self._last:
+            if len(self._last) == _AT_ONCE:
+                del self._last[next(iter(self._last))]
+            self._last[name] = TableLines(self._path / name)
+        return self._last[name]
+
+
 class _Validator:
     def __init__(self, path: Path, need_text: bool, need_feats: bool, audio: str):
         DataDir(path)
         self.path, self.audio = path, audio
         self.need = ["utt2spk", "spk2utt"] + ["text"] * need_text + ["feats.scp"] * need_feats
         self.fix = f"{FIX} {path}"
-        self.tables = {name: Table(path / name) for name in RULES if (path / name).exists()}
+        self.tables = _Tables(path)
         self.heard: dict[str, float] = {}  # {recording: seconds} of audio that was read
 
     def problems(self) -> Iterator[Problem]:
         """All problems: missing files, then table by table, then what tables say of each other, then files that they name."""
         yield from self._missing_files()
+        if not self._sound.of_tables:
+            yield from self._table_problems()
+        if self.audio != "no" and "wav.scp" in self.tables:
+            yield from self._audio(self.tables["wav.scp"])
+        if "segments" in self.tables:
+            yield from self._segment_ends(self.tables["segments"])
+        if "feats.scp" in self.tables and not self._sound.of_archives:
+            yield from self._archives(self.tables["feats.scp"])
+
+    @cached_property
+    def _sound(self) -> Soundness:
+        return Soundness(self.path, self.tables)
+
+    def _table_problems(self) -> Iterator[Problem]:
         for name, table in self.tables.items():
             yield from self._lines(name, table)
             yield from self._order(table)
         if "text" in self.tables:
             yield from self._symbols(self.tables["text"])
-        if self.tables.get("utt2spk"):
+        if "utt2spk" in self.tables:
             yield from self._keys()
             yield from self._speakers()
             yield from self._speaker_order()
-        if self.audio != "no" and "wav.scp" in self.tables:
-            yield from self._audio(self.tables["wav.scp"])
-        if "segments" in self.tables:
-            yield from self._segment_ends(self.tables["segments"])
-        if "feats.scp" in self.tables:
-            yield from self._archives(self.tables["feats.scp"])
 
     def _missing_files(self) -> Iterator[Problem]:
         """A file that nothing can be made from has the command that makes it, or says what to write by hand."""
@@ -231,12 +209,12 @@ class _Validator:
         for name in self.need:
             if name not in self.tables:
                 yield Problem(self.path / name, 0, "", "missing", by_hand[name])
-            elif not self.tables[name].lines:
+            elif not self._sound.of_tables and not self.tables[name].lines:
                 yield Problem(self.path / name, 0, "", "empty file", by_hand[name])
         if "wav.scp" not in self.tables and "feats.scp" not in self.tables:
             yield Problem(self.path / "wav.scp", 0, "", "missing, and so is feats.scp", f"write it, one '{RULES['wav.scp'].form}' a line")
 
-    def _lines(self, name: str, table: Table) -> Iterator[Problem]:
+    def _lines(self, name: str, table: TableLines) -> Iterator[Problem]:
         """Encoding, number of columns and values."""
         rule, (least, most) = RULES[name], RULES[name].columns
         for number in table.not_utf8:
@@ -274,9 +252,9 @@ class _Validator:
             return _EMPTY[name]
         return f"{_COLUMN_WORDS.get(num, f'{num} columns')}, expected '{rule.form}'"
 
-    def _order(self, table: Table) -> Iterator[Problem]:
+    def _order(self, table: TableLines) -> Iterator[Problem]:
         """Duplicated keys, and the first key that is smaller than the one before it."""
-        keys = table.keys
+        keys = list(table.keys)
         if len(table.line_of) < len(keys):
             for i, key in enumerate(keys):
                 if key and table.line_of[key] != i + 1:
@@ -286,7 +264,7 @@ class _Validator:
             yield Problem(table.path, i + 1, table.lines[i], f"not sorted in C order, '{keys[i]}' comes after '{keys[i - 1]}'", self.fix)
 
     @staticmethod
-    def _symbols(table: Table) -> Iterator[Problem]:
+    def _symbols(table: TableLines) -> Iterator[Problem]:
         """Transcripts with symbols that language directories keep for themselves; which words were meant, only the user can tell."""
         reserved = frozenset(NO_WORDS)
         for i, value in enumerate(table.values):
@@ -318,7 +296,7 @@ class _Validator:
             return "segments", dict.fromkeys(value.split(None, 1)[0] for value in self.tables["segments"].values if value)
         return "utt2spk", self.tables["utt2spk"].line_of
 
-    def _differences(self, name: str, table: Table, source: str, known: dict) -> Iterator[Problem]:
+    def _differences(self, name: str, table: TableLines, source: str, known: dict) -> Iterator[Problem]:
         noun = RULES[name].of
         for key, line in table.line_of.items():
             if key and key not in known:
@@ -332,7 +310,7 @@ class _Validator:
                 text = reference.lines[line - 1] if line else key
                 yield Problem(reference.path, line, text, f"{noun} '{key}' is not in {name}", fix)
 
-    def _missing_recordings(self, segments: Table, wav: Table) -> Iterator[Problem]:
+    def _missing_recordings(self, segments: TableLines, wav: TableLines) -> Iterator[Problem]:
         for i, value in enumerate(segments.values):
             if value and value.split(None, 1)[0] not in wav.line_of:
                 yield Problem(segments.path, i + 1, segments.lines[i], f"recording '{value.split()[0]}' is not in wav.scp", self.fix)
@@ -368,7 +346,7 @@ class _Validator:
                               "Kaldi needs utterances that begin with their speaker", f"{FIX} --prefix-speakers {self.path}")
                 return
 
-    def _audio(self, table: Table) -> Iterator[Problem]:
+    def _audio(self, table: TableLines) -> Iterator[Problem]:
         root, rates, labels = root_of(table.path, table.values), {}, labels_of(self._values(FILE_AND_CHANNEL))
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
             found = look_at_audio(placed(root, value), self.audio, labels.get(key, "")) if value else Look()
@@ -379,7 +357,7 @@ class _Validator:
         yield from self._rates(table, rates)
 
     @staticmethod
-    def _rates(table: Table, rates: Mapping[str, int]) -> Iterator[Problem]:
+    def _rates(table: TableLines, rates: Mapping[str, int]) -> Iterator[Problem]:
         """Recordings of another sampling rate than most, which features of one configuration are not made of without more ado."""
         usual = max(Counter(rates.values()).items(), key=lambda item: (item[1], item[0]), default=(0, 0))[0]
         for i, key in enumerate(table.keys):
@@ -396,14 +374,14 @@ class _Validator:
     def _values(self, name: str) -> dict[str, str]:
         return dict(zip(self.tables[name].keys, self.tables[name].values)) if name in self.tables else {}
 
-    def _segment_ends(self, table: Table) -> Iterator[Problem]:
+    def _segment_ends(self, table: TableLines) -> Iterator[Problem]:
         """Segments have to lie within their recordings, where it is known how long these are."""
         seconds = recording_seconds(self._values("reco2dur"), self._values(SPEED), self.heard)
         for i, value in enumerate(table.values if seconds else ()):
             if complaint := overshoot_complaint(value, seconds):
                 yield Problem(table.path, i + 1, table.lines[i], complaint, self._fix_by_audio)
 
-    def _archives(self, table: Table) -> Iterator[Problem]:
+    def _archives(self, table: TableLines) -> Iterator[Problem]:
         there, root = {}, root_of(table.path, table.values)
         for i, value in enumerate(table.values):
             path = archive_of(value)
@@ -417,26 +395,8 @@ def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
     """Transcripts without any word of `lang`: legal, but nearly always of another language, case or normalisation."""
     oov = lang / "oov.txt"  # which the units of a CTC network have none of
     known = read_table(lang / "words.txt").keys() - ({read_lines(oov)[0].strip()} if oov.exists() else set())
-    table = Table(text)
+    table = TableLines(text)
     for i, value in enumerate(table.values):
         if value and known.isdisjoint(value.split()):
             complaint = f"none of its words is in {lang}/words.txt"
             yield Problem(text, i + 1, table.lines[i], complaint, "correct it, or add its words to the dictionary")
-
-
-def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:
-    """{recording: seconds at the speed at which it is played}: by the audio that was `heard`, where its speed is one, otherwise by a sound
-    line of reco2dur."""
-    speeds = {name: reco2speed.get(name, "1") for name in heard}
-    return {**{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
-            **{name: heard[name] / float(speed) for name, speed in speeds.items() if not speed_complaint(speed)}}
-
-
-def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:
-    """What is wrong with the times of a sound line of segments in a recording of so many seconds; '' if nothing is, or nothing is known."""
-    if _segment_complaint(value) or (recording := value.split(None, 1)[0]) not in seconds:
-        return ""
-    (begin, end), most = map(float, value.split()[1:3]), seconds[recording]
-    if begin >= most:
-        return f"begins after the end of the recording, which has {most:g} s"
-    return f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s" if end > most + MOST_OVERSHOOT_S else ""

@@ -10,7 +10,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.memory import computed
 from pyasr.base.output import atomic_write
-from pyasr.data.datadir import split
+from pyasr.data.parts import Part, part_of
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.hmm.align import AlignSpec
 from pyasr.hmm.align_report import NO_PATH, AlignReport
@@ -33,9 +33,9 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     trans, model = read_transitions(spec.model_dir / MODEL), load_scorer(spec.model_dir)
     model.check_answers_on_all(spec.model_dir, "an alignment")
     model.check_pdfs(spec.model_dir, trans.num_pdfs)
-    aligner = _Aligner(spec, lang, trans, model)
-    graphs, failed = aligner.graphs(job)
-    reader, report = open_features(spec.data, spec.model_dir), AlignReport(failed=failed)
+    aligner, part = _Aligner(spec, lang, trans, model), part_of(spec.data, spec.out, spec.num_jobs, job)
+    graphs, failed = aligner.graphs(part)
+    reader, report = open_features(spec.data, spec.model_dir, part=part), AlignReport(failed=failed)
     failed |= {utt: "no features in feats.scp" for utt in graphs.keys() - set(reader.keys)}
     alignments = aligner.align(reader, {utt: graphs[utt] for utt in reader.keys if utt in graphs}, report)
     report.log(f"job {job}")
@@ -55,9 +55,9 @@ class _Aligner:
         with np.errstate(divide="ignore"):
             self.boosts[silence_pdfs(lang, trans)] = np.log(spec.boost_silence)
 
-    def graphs(self, job: int) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
+    def graphs(self, part: Part) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
         """({utterance: graph}, {utterance: why it has none}) of a shard."""
-        words, failed = read_words(self.spec.data, self.lang, split(self.spec.data, self.spec.num_jobs)[job - 1])
+        words, failed = read_words(self.spec.data, self.lang, part.utterances, part.tables)
         tree = read_tree(self.spec.model_dir / "tree", self.trans)
         graphs, without = GraphCompiler(read_fst(self.lang.lexicon_fst), self.trans, tree, self.lang.words.symbol).compile(words)
         return graphs, failed | without

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +26,11 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir, split
+from pyasr.data.parts import PARTS, part_of, parts_of_jobs
 from pyasr.decode.decode_dir import load_scorer, scored
 from pyasr.decode.oracle import oracle
 from pyasr.decode.search import DecodeOptions, Decoder
-from pyasr.feats.inputs import open_features
+from pyasr.feats.inputs import INPUT_TABLES, open_features
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.graph import GraphOptions, lg_to_hclg
 from pyasr.hmm.model import read_transitions, read_tree
@@ -110,14 +112,33 @@ def top_words(texts: dict[str, np.ndarray], num: int) -> np.ndarray:
     return np.array([word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:num]], np.int64)
 
 
+@contextmanager
+def parts_to_decode(spec: BiasedSpec) -> Iterator[None]:
+    """In the block, the jobs have their parts of the data directory, and the words that are common in all of it."""
+    with parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), (*INPUT_TABLES, "text")):
+        np.save(_common_words_file(spec), _common_words(spec, LangDir(spec.lang)))
+        yield
+
+
+def _common_words(spec: BiasedSpec, lang: LangDir) -> np.ndarray:
+    """Those that the step has found, or else of all transcripts."""
+    if (path := _common_words_file(spec)).exists():
+        return np.load(path)
+    return top_words(map_text(DataDir(spec.data).table("text"), lang.words, lang.oov).ids, spec.bias.top_words)
+
+
+def _common_words_file(spec: BiasedSpec) -> Path:
+    return spec.out / PARTS / "common_words.npy"
+
+
 def decode_shard(spec: BiasedSpec, job: int) -> None:
     """Decode the `job`-th part of the utterances, 1-based."""
-    lang = LangDir(spec.lang)
-    texts = map_text(DataDir(spec.data).table("text"), lang.words, lang.oov).ids
-    graphs, common = BiasedGraphs(lang, spec.model_dir, spec.graph), top_words(texts, spec.bias.top_words)
+    lang, part = LangDir(spec.lang), part_of(spec.data, spec.out, spec.num_jobs, job)
+    texts = map_text(part.open().table("text"), lang.words, lang.oov).ids
+    graphs, common = BiasedGraphs(lang, spec.model_dir, spec.graph), _common_words(spec, lang)
     scorer, tid2pdf = load_scorer(spec.model_dir, adapted=spec.transform_dir is not None)
-    reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
-    mine, known = split(spec.data, spec.num_jobs)[job - 1], set(reader.keys)
+    reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
+    mine, known = part.utterances, set(reader.keys)
     failed = {utt: "no features in feats.scp" for utt in mine if utt not in known}
     failed |= {utt: "no line of words (and no symbols) in text" for utt in mine if utt in known and not len(texts.get(utt, ()))}
     chosen = {utt: texts[utt] for utt in mine if utt not in failed}

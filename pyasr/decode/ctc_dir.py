@@ -21,7 +21,7 @@ from pyasr.base.in_threads import in_threads
 from pyasr.base.job_options import threads_of_job
 from pyasr.base.memory import computed
 from pyasr.base.output import atomic_write
-from pyasr.data.datadir import split
+from pyasr.data.parts import Part, part_of
 from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked, greedy
 from pyasr.decode.ctc_lists import list_path, write_list
 from pyasr.decode.ctc_prefix import PrefixDecoder, PrefixOptions
@@ -98,17 +98,18 @@ class Scores:
 
     with P the priors of units in the model file, and equal ones for a table; for others log p(k | x).
 
+    part  of the utterances, which are asked for
     keys  the utterances that have any
     """
 
-    def __init__(self, spec: CtcSpec, num_units: int):
+    def __init__(self, spec: CtcSpec, num_units: int, part: Part):
         self._num_units, in_graph = num_units, spec.search == WFST
         if spec.posteriors:
             table, reader = read_scp(spec.posteriors), ArkReader()
             factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
             self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: factor * matrix
         else:
-            features = open_features(spec.data, spec.ctc_dir)
+            features = open_features(spec.data, spec.ctc_dir, part=part)
             model = load_network(spec.ctc_dir, in_graph, threads_of_job(spec.num_threads))
             self.keys, self._read = features.keys, features.__getitem__
             self._score = model.log_likelihoods if in_graph else model.log_posteriors
@@ -147,8 +148,9 @@ def _graph_shard(spec: CtcSpec, job: int) -> None:
     units = read_units(spec.units_dir)
     _check_units(units, spec)
     decoder = load_decoder(inner, unit_tid2pdf(len(units)), GRAPH)
-    scores = Scores(spec, len(units))
-    with ShardWriter(inner, job, set(scores.keys)) as writer:
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    scores = Scores(spec, len(units), part)
+    with ShardWriter(inner, job, part.utterances, set(scores.keys)) as writer:
         for utt, lattice in decoder.decode_many(scores.of(writer.keys), inner.threads(), inner.determinizer()):
             writer.write(utt, lattice)
 
@@ -169,8 +171,9 @@ def _list_shard(spec: CtcSpec, job: int) -> None:
         log.info(f"job {job} was completed by an earlier run")
         return
     units = read_units(spec.units_dir)
-    scores, search = Scores(spec, len(units)), _list_search(spec, units)
-    mine, known = split(spec.data, spec.num_jobs)[job - 1], set(scores.keys)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    scores, search = Scores(spec, len(units), part), _list_search(spec, units)
+    mine, known = part.utterances, set(scores.keys)
     missing = [utt for utt in mine if utt not in known]
     if missing:
         log.warning(f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: {' '.join(missing[:20])}")

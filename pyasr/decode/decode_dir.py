@@ -12,7 +12,8 @@ import hashlib
 import json
 import resource
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -34,8 +35,9 @@ from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.decode.search_graph import Graph
 from pyasr.data.datadir import split
+from pyasr.data.parts import part_of, parts_of_jobs
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
-from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
+from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, input_option_files, open_features
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import (
     ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
@@ -197,10 +199,20 @@ def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
     return gmm, transitions.tid2pdf
 
 
-def start_output(out: Path, data: Path, num_jobs: int) -> None:
-    """Write num_jobs; what the jobs of an interrupted run whose parts of the data were others have left in `out` is removed, but for their
-    logs."""
-    parts, marker = hashlib.sha256(repr(split(data, num_jobs)).encode("utf-8", "surrogateescape")).hexdigest(), out / _PARTS
+@contextmanager
+def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
+    """In the block, the jobs have their parts of the data directory; before it, as `start_output`."""
+    lists = split(data, num_jobs)
+    start_output(out, data, num_jobs, lists)
+    with parts_of_jobs(data, out, lists, INPUT_TABLES):
+        yield
+
+
+def start_output(out: Path, data: Path, num_jobs: int, lists: list[list[str]] | None = None) -> None:
+    """Write num_jobs; what the jobs of an interrupted run whose parts of the data (`lists`, of `split`) were others have left in `out` is
+    removed, but for their logs."""
+    lists = lists or split(data, num_jobs)
+    parts, marker = hashlib.sha256(repr(lists).encode("utf-8", "surrogateescape")).hexdigest(), out / _PARTS
     if not marker.exists() or marker.read_text(encoding="utf-8") != parts:
         for path in out.glob("[!.]*"):
             if path.is_file():
@@ -216,8 +228,9 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
         return
     scorer, tid2pdf = load_scorer(spec.model_dir, spec.transform_dir is not None, spec.threads())
     decoder = load_decoder(spec, tid2pdf)
-    reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
-    with ShardWriter(spec, job, set(reader.keys)) as writer:
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
+    with ShardWriter(spec, job, part.utterances, set(reader.keys)) as writer:
         for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.threads(), spec.determinizer()):
             writer.write(utt, lattice)
 
@@ -271,13 +284,13 @@ def scored(reader: FeatureReader, scorer, keys: list[str]):
 class ShardWriter:
     """Writes what a job of a decode directory holds: lattices and best hypotheses, and at the end of a `with` block what the job took.
 
+    mine    the job's utterances
     known   utterances that have features
     keys    those of them that are this job's
     totals  of the utterances written so far
     """
 
-    def __init__(self, spec: DecodeSpec, job: int, known: set[str]):
-        mine = split(spec.data, spec.num_jobs)[job - 1]
+    def __init__(self, spec: DecodeSpec, job: int, mine: list[str], known: set[str]):
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
         self.totals = Totals(no_features=[utt for utt in mine if utt not in known])
         self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.data, spec.model_dir)

@@ -11,9 +11,10 @@ the last pass writes what a decode directory holds, and the transforms, trans.JO
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.option_uses import unless_is, unless_set
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
-from pyasr.data.datadir import DataDir, split
+from pyasr.data.datadir import DataDir
+from pyasr.data.parts import Part, part_of
 from pyasr.decode.decode_dir import TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
 from pyasr.decode.lattice import DecodeStats, Lattice, best_path, prune
 from pyasr.decode.lattice_dir import archives, job_archives, of_data
@@ -98,18 +100,18 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
     aligner_trans, aligner = read_model(first_pass_model(spec.decode.model_dir))
     _, gmm = read_model(spec.decode.model_dir / MODEL)
     posteriors = _posteriors(spec, aligner_trans)
-    reader = open_features(spec.decode.data, spec.decode.model_dir)
-    lattices = _first_lattices(spec, job, reader, aligner_trans)
-    utterances = ((reader.speaker(utt), features, posteriors(lattice)) for utt, features, lattice in lattices)
+    lattices = _first_lattices(spec, job, aligner_trans)
+    utterances = ((speaker, features, posteriors(lattice)) for speaker, features, lattice in lattices)
     save_stats(path, speaker_stats(utterances, gmm, aligner))
 
 
-def _first_lattices(spec: FmllrDecodeSpec, job: int, reader: FeatureReader, trans: TransitionModel) -> Iterator[tuple]:
-    """(utterance, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, as one is
+def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> Iterator[tuple]:
+    """(speaker, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, as one is
     that ends before them without the totals saying so, or one of the first is of another system."""
-    number, ends_early, data = 0, cut_short(spec.si_dir), DataDir(spec.decode.data)
+    number, ends_early, data, reader_of = 0, cut_short(spec.si_dir), DataDir(spec.decode.data), _readers(spec, job)
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
         for number, (utt, lattice) in enumerate(of_data(read_lattices(archive), archive, data), number + 1):
+            reader = reader_of(utt)
             features = reader[utt]
             fits = lattice.num_frames == len(features) or utt in ends_early and lattice.num_frames < len(features)
             if not lattice.empty and not fits:
@@ -117,7 +119,20 @@ def _first_lattices(spec: FmllrDecodeSpec, job: int, reader: FeatureReader, tran
                 raise UserError(f"{archive}: {utt}: {found}; give lattices of these features")
             if number <= _NUM_CHECKED and (path := best_path(lattice, spec.decode.decode.acoustic_scale)):
                 check_decoded({f"{archive}: {utt}": path.tids}, trans)
-            yield utt, features, lattice
+            yield reader.speaker(utt), features, lattice
+
+
+def _readers(spec: FmllrDecodeSpec, job: int) -> Callable[[str], FeatureReader]:
+    """The function that gives the reader of an utterance's features: that of the job's part, or, where `spec.si_dir` has other parts, of
+    all."""
+    part = _part(spec, job)
+    own, inside = open_features(spec.decode.data, spec.decode.model_dir, part=part), set(part.utterances)
+    others = functools.cache(lambda: open_features(spec.decode.data, spec.decode.model_dir))
+    return lambda utt: own if utt in inside else others()
+
+
+def _part(spec: FmllrDecodeSpec, job: int) -> Part:
+    return part_of(spec.decode.data, spec.decode.out, spec.decode.num_jobs, job)
 
 
 def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
@@ -148,7 +163,7 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
     write_transforms(spec.decode.out / f"trans.{job}", reader.transforms)
     found = json.loads(_found_path(spec, job).read_text(encoding="utf-8"))
     options, determinizer = spec.decode.decode, spec.decode.determinizer()
-    with ShardWriter(spec.decode, job, set(reader.keys)) as writer:
+    with ShardWriter(spec.decode, job, _part(spec, job).utterances, set(reader.keys)) as writer:
         for utt, lattice in read_lattices(_raw_lattices(spec, job)):
             known = found["utterances"][utt]
             lattice = replace(lattice, reached_final=known["reached_final"], stats=DecodeStats(**known["stats"]))
@@ -180,9 +195,10 @@ def _posteriors(spec: FmllrDecodeSpec, trans: TransitionModel) -> LatticePosteri
 
 def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
     """(the features with the transforms that the statistics of `passes` give, the job's utterances)."""
-    reader = open_features(spec.decode.data, spec.decode.model_dir)
+    part = _part(spec, job)
+    reader = open_features(spec.decode.data, spec.decode.model_dir, part=part)
     known = set(reader.keys)
-    keys = [utt for utt in split(spec.decode.data, spec.decode.num_jobs)[job - 1] if utt in known]
+    keys = [utt for utt in part.utterances if utt in known]
     speakers = {reader.speaker(utt) for utt in keys}
     transforms = None
     for number in passes:

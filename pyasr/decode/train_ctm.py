@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,14 @@ def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
     why one has no words there, or nothing."""
     lang, data, lines, aligned = LangDir(spec.lang), DataDir(spec.data), list[CtmLine](), dict[str, str]()
     check_phones(spec.ali_dir, lang)
-    texts, recordings = transcripts(data), Recordings(data)
+    recordings = Recordings(data)
     trans, finder = read_transitions(spec.ali_dir / MODEL), WordFinder(lang)
     for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
         alignments = read_int_vectors(spec.ali_dir / f"ali.{number}.gz")
         aligned |= dict.fromkeys(alignments, "")
-        known = {utt: alignment for utt, alignment in alignments.items() if utt in texts}
-        words = map_text({utt: texts[utt] for utt in known}, lang.words, lang.oov).ids
+        texts = _transcripts_of(data, alignments)
+        known = {utt: alignments[utt] for utt in texts}
+        words = map_text(texts, lang.words, lang.oov).ids
         for utt, segments in word_segments(trans, finder, known, words):
             if segments is None:
                 aligned[utt] = "its alignment does not hold the words of its transcript"
@@ -56,10 +58,15 @@ def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
 
 def transcripts(data: DataDir) -> dict[str, str]:
     """{utterance: words} of those of a data directory that have any. Raises UserError where none has."""
-    texts = {utt: data.text[utt] for utt in data.utterances if data.text.get(utt)}
+    texts = _transcripts_of(data, data.utterances)
     if not texts:
         raise UserError(f"{data.path}/text: no words of any utterance of utt2spk; run utils/fix_data_dir.py {data.path}")
     return texts
+
+
+def _transcripts_of(data: DataDir, utterances: Iterable[str]) -> dict[str, str]:
+    """{utterance: words} of those of these utterances that a data directory has, with words."""
+    return {utt: data.text[utt] for utt in utterances if utt in data.utt2spk and data.text.get(utt)}
 
 
 def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:

@@ -24,7 +24,8 @@ from pyasr.base.table_paths import as_named
 from pyasr.data.audio import ONLY, audio_head
 from pyasr.data.backup import set_aside
 from pyasr.data.channels import label_of, pick
-from pyasr.data.datadir import AUDIO_CHANGES, DataDir, check_split
+from pyasr.data.datadir import AUDIO_CHANGES, FILE_AND_CHANNEL, DataDir, check_split
+from pyasr.data.parts import part_of, parts_of_jobs
 from pyasr.data.recording_prints import recording_prints
 from pyasr.data.recordings import cut_utterance, read_recordings
 from pyasr.data.shards import shards
@@ -38,6 +39,7 @@ from pyasr.io.text import read_table, write_table
 TABLES = ("feats.scp", "utt2num_frames")
 AUDIO_FILE = "audio.json"
 BATCH_SECONDS = 60.0
+TABLES_OF_AUDIO = ("wav.scp", "segments", FILE_AND_CHANNEL, *AUDIO_CHANGES, SPEAKER_WARPS, UTTERANCE_WARPS)
 _NUM_LOOKED_AT = 100  # recordings, before jobs begin
 
 
@@ -104,10 +106,15 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
         if step.audio != AudioOptions():
             save(out / AUDIO_FILE, step.audio)
         spec = ExtractSpec(data, out, as_named(feats), step.jobs.nj, step.archive, step.audio)
-        run(step.jobs, out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
+        with parts_of_jobs(data, out, _cut(data, step.jobs.nj), TABLES_OF_AUDIO):
+            run(step.jobs, out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
         merge_shards(spec)
         withdraw(data)
     publish(data)
+
+
+def _cut(data: Path, num_jobs: int) -> list[list[str]]:
+    return shards(DataDir(data), num_jobs)
 
 
 def audio_tables(data: Path) -> list[Path]:
@@ -125,8 +132,8 @@ def audio_options(data: Path) -> AudioOptions:
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
-    data = DataDir(spec.data)
-    utterances = shards(data, spec.num_jobs)[job - 1]
+    part = part_of(spec.data, spec.out, spec.num_jobs, job, _cut)
+    data, utterances = part.open(), part.utterances
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"

@@ -20,6 +20,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.option_uses import unless_is, unless_set
 from pyasr.base.option_values import check
 from pyasr.base.options import group, option
+from pyasr.data.parts import Part
 from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
@@ -30,6 +31,7 @@ from pyasr.io.text import read_numbers, read_table, read_utt2spk
 
 INPUT_FILE = "input.json"
 _MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read one after the other
+INPUT_TABLES = ("feats.scp", "utt2spk", "cmvn.scp")
 _MAKERS = {
     "feats.scp": "run steps/make_mfcc.py {} first",
     "utt2spk": "run utils/validate_data_dir.py {} first",
@@ -106,11 +108,12 @@ class FeatureReader:
     matrix      transform of all frames after splicing (LDA+MLLT), or None
     transforms  {speaker: matrix} applied after that (fMLLR), or None
     tables      of utterances of `data`, in place of the files there; None: the files
+    part        of the utterances, whose tables are read in the place of the whole ones
     """
 
-    def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None,
-                 transforms: dict[str, np.ndarray] | None = None, tables: PackedTables | None = None):
-        self.data, self.options, self.matrix, self.transforms = Path(data), options, matrix, transforms
+    def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None, transforms: dict[str, np.ndarray] | None = None,
+                 tables: PackedTables | None = None, part: Part | None = None):  # fmt: skip
+        self.data, self.options, self.matrix, self.transforms, self.part = Path(data), options, matrix, transforms, part
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
         if tables is None:
@@ -120,12 +123,15 @@ class FeatureReader:
             self.keys, self._num_frames, self._columns = tables.keys, tables.num_frames, tables.columns
 
     def _read_tables(self) -> None:
-        """Those of the data directory."""
-        self._table = read_scp(_existing(self.data / "feats.scp"))
+        """Those of the data directory, or of the part."""
+        self._table = read_scp(self._file("feats.scp"))
         self.keys = list(self._table)
         self._num_frames: dict[str, int] | None = None
-        self._utt2spk = read_utt2spk(_existing(self.data / "utt2spk"))
-        self._cmvn = read_scp(_existing(self.data / "cmvn.scp")) if self.options.cmvn == "speaker" else {}
+        self._utt2spk = dict(self.part.open().utt2spk.items()) if self.part else read_utt2spk(self._file("utt2spk"))
+        self._cmvn = read_scp(self._file("cmvn.scp")) if self.options.cmvn == "speaker" else {}
+
+    def _file(self, name: str) -> Path:
+        return _existing(self.part.open().file(name) if self.part else self.data / name)
 
     def save_tables(self, path: Path, keys: list[str], num_frames: Iterable[int], cmvn: str) -> None:
         """Write what is known of the utterances `keys`, of these lengths, for `PackedTables`. An utterance without features is refused when
@@ -256,14 +262,15 @@ class FeatureReader:
         return self._normalisers[speaker]
 
 
-def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None) -> FeatureReader:
+def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None, part: Part | None = None) -> FeatureReader:
     """The features that a model was trained on, for another data directory.
 
     model_dir      input.json, and final.mat where the system has one
     transform_dir  its trans.JOB are applied to the speakers (fMLLR)
+    part           of the utterances; None: all
     """
     matrix = matrix_of(model_dir)
-    return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir))
+    return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir), part=part)
 
 
 def matrix_of(model_dir: Path) -> np.ndarray | None:

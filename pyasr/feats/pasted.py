@@ -8,7 +8,8 @@ Each stream is normalised and extended as its `InputOptions` say, so what is sto
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,12 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOut, LeftOutOptions
 from pyasr.base.option_uses import if_set
 from pyasr.base.options import group, option
-from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
+from pyasr.data.datadir import split
+from pyasr.data.parts import PARTS, Part, part_of, parts_of_jobs
+from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, InputOptions, input_tables
 from pyasr.feats.origin import origin_of
 from pyasr.feats.transformed import copied_files, write_archive
-from pyasr.io.ark import ArkReader, read_scp
+from pyasr.io.ark import ArkReader, scp_table
 from pyasr.io.text import read_lines
 
 PERIOD_FILE = "ivector_period"
@@ -84,6 +87,11 @@ class PasteSpec:
         return self.streams[0]
 
     @property
+    def names_of_parts(self) -> list[str]:
+        """Of the directories in which the jobs' parts of each stream lie."""
+        return [PARTS, *(f"{PARTS}.{number}" for number in range(2, len(self.streams) + 1))]
+
+    @property
     def compress(self) -> bool:
         """How features are stored."""
         return self.paste.compress
@@ -105,7 +113,7 @@ class VectorTable:
     `vector_rows`."""
 
     def __init__(self, scp: Path, period: int | None = None, tolerance: int = 0):
-        self._table, self._reader, self.path, self._tolerance = read_scp(scp), ArkReader(), Path(scp), tolerance
+        self._table, self._reader, self.path, self._tolerance = scp_table(scp), ArkReader(), Path(scp), tolerance
         self.period = period or _period_beside(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
@@ -145,8 +153,8 @@ def _period_beside(scp: Path) -> int:
 class Paster:
     """Pasted features by utterance: float32 (frames, columns of all streams and the vector)."""
 
-    def __init__(self, spec: PasteSpec):
-        self._readers = [FeatureReader(data, inputs) for data, inputs in zip(spec.streams, spec.inputs)]
+    def __init__(self, spec: PasteSpec, parts: list[Part]):
+        self._readers = [FeatureReader(part.data, inputs, part=part) for part, inputs in zip(parts, spec.inputs)]
         self._known = [set(reader.keys) for reader in self._readers]
         self._tolerance, vectors = spec.paste.length_tolerance, spec.paste.vectors
         self._vectors = VectorTable(vectors, spec.paste.vector_period, self._tolerance) if vectors else None
@@ -176,7 +184,20 @@ def paste(parts: list[np.ndarray], tolerance: int, vectors: Callable[[int], np.n
 
 def paste_shard(spec: PasteSpec, job: int) -> None:
     """Features of shard `job` (1-based), as `write_archive` writes them."""
-    write_archive(spec, job, Paster(spec).__getitem__, "pasted")
+    own = part_of(spec.data, spec.out, spec.num_jobs, job)
+    parts = [own, *(part_of(data, spec.out, spec.num_jobs, job, lambda *_: [own.utterances] * spec.num_jobs, name)
+                    for data, name in zip(spec.streams[1:], spec.names_of_parts[1:]))]  # fmt: skip
+    write_archive(spec, job, own.utterances, Paster(spec, parts).__getitem__, "pasted")
+
+
+@contextmanager
+def parts_of_streams(spec: PasteSpec) -> Iterator[None]:
+    """In the block, the jobs have their parts of all streams: the utterances of the first."""
+    lists = split(spec.data, spec.num_jobs)
+    with ExitStack() as stack:
+        for data, name in zip(spec.streams, spec.names_of_parts):
+            stack.enter_context(parts_of_jobs(data, spec.out, lists, INPUT_TABLES, name))
+        yield
 
 
 def input_files(streams: tuple[Path, ...], inputs: tuple[InputOptions, ...], paste: PasteOptions) -> list[Path]:

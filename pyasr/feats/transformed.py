@@ -14,7 +14,8 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.data import subsets
-from pyasr.data.datadir import DataDir, split
+from pyasr.data.datadir import DataDir
+from pyasr.data.parts import part_of
 from pyasr.feats.inputs import open_features
 from pyasr.feats.origin import origin_of, save_origins
 from pyasr.io.ark import ArkWriter, read_scp
@@ -45,7 +46,8 @@ class TransformSpec:
 
 def transform_shard(spec: TransformSpec, job: int) -> None:
     """Features of shard `job` (1-based), as `write_archive` writes them."""
-    reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
     known = set(reader.keys)
 
     def transformed(utt: str) -> np.ndarray:
@@ -53,17 +55,17 @@ def transform_shard(spec: TransformSpec, job: int) -> None:
             raise LeftOut(f"no features in {spec.data}/feats.scp")
         return reader[utt]
 
-    write_archive(spec, job, transformed, "transformed")
+    write_archive(spec, job, part.utterances, transformed, "transformed")
 
 
-def write_archive(spec, job: int, features_of: Callable[[str], np.ndarray], name: str) -> None:
+def write_archive(spec, job: int, keys: list[str], features_of: Callable[[str], np.ndarray], name: str) -> None:
     """What job `job` makes: feats/NAME.JOB.ark with its utterances' features, feats/feats.JOB.scp and feats/num_frames.JOB;
     feats/left_out.JOB tells whose are not there and why.
 
     spec         of a class with `data`, `out`, `named`, `num_jobs` and `compress`, as `TransformSpec`
+    keys         the utterances of the job
     features_of  function of an utterance, which raises LeftOut where it cannot have any; those without frames are left out too
     """
-    keys = split(spec.data, spec.num_jobs)[job - 1]
     num_frames: dict[str, int] = {}
     left_out: dict[str, str] = {}
     progress = log.Progress("features", len(keys), "utterances")
@@ -94,7 +96,7 @@ def report_left_out(spec) -> None:
     left_out: dict[str, str] = {}
     for job in range(1, spec.num_jobs + 1):
         left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
-    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.missing, str(spec.data), spec.advice)
+    check_left_out(left_out, len(DataDir(spec.data).utt2spk), spec.missing, str(spec.data), spec.advice)
 
 
 def copied_files(data: Path) -> list[Path]:

@@ -51,6 +51,6 @@ class AdaptableShard(Shard):
 
 def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, comm, store: StoreOptions) -> AdaptableShard:
     """The shard of this rank, to be fed as `inputs` say; see `Shard.load`."""
-    reader = FeatureReader(data, dataclasses.replace(inputs, deltas=0, splice_left=0, splice_right=0))
+    reader = FeatureReader(data, dataclasses.replace(inputs.unspliced(), deltas=0))
     shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm)
     return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
-from pyasr.feats.inputs import InputOptions, open_features
+from pyasr.data.datadir import split
+from pyasr.data.parts import part_of, parts_of_jobs
+from pyasr.feats.inputs import INPUT_TABLES, InputOptions, open_features
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.align_report import MOST_MISSING, AlignReport
 from pyasr.hmm.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
@@ -67,13 +70,19 @@ class AlignSpec:
     store: StoreOptions = StoreOptions()
 
 
+def parts_to_align(spec: AlignSpec) -> AbstractContextManager[None]:
+    """In the block, the jobs have their parts of the data directory."""
+    return parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), (*INPUT_TABLES, "text"))
+
+
 def align_shard(spec: AlignSpec, job: int) -> None:
     """Align shard `job` (1-based): writes ali.JOB.gz and report.JOB.json."""
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
     trans, gmm = read_model(first_pass_model(spec.model_dir))
     tree = read_tree(spec.model_dir / "tree", trans)
-    shard = Shard.load(open_features(spec.data, spec.model_dir), lang, job, spec.num_jobs, spec.store)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    shard = Shard.load(open_features(spec.data, spec.model_dir, part=part), lang, job, spec.num_jobs, spec.store)
     shard.compile_graphs(lang, trans, tree)
     if spec.boost_silence != 1.0:
         gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)

@@ -7,7 +7,7 @@ OUT/prons.N.gz     lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` in wo
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from pyasr.hmm.model import read_transitions
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import archives_of_job, num_archives, read_int_vectors
+from pyasr.io.tables import Table
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.pron_counts import PronCounts
@@ -117,7 +118,7 @@ def write_prons(spec: PronsSpec, job: int) -> None:
     """Write prons.N.gz for each ali.N.gz of a job; left_out.N tells which alignments have no part in it, and why."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), read_table(spec.data / "text")
+    trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), Table.read(spec.data / "text")
     for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
         lines, left_out = _lines(spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang)
         write_table(_left_out_file(spec.out, number), left_out)
@@ -125,7 +126,7 @@ def write_prons(spec: PronsSpec, job: int) -> None:
             f.write("".join(lines).encode())
 
 
-def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: dict[str, str], trans: TransitionModel, finder: WordFinder,
+def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: Mapping[str, str], trans: TransitionModel, finder: WordFinder,
            lang: LangDir) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     """(lines, {utterance: why it has none})"""
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
@@ -138,7 +139,7 @@ def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: dict[str, 
     return lines, left_out
 
 
-def _why_no_words(utt: str, texts: dict[str, str], data: Path) -> str:
+def _why_no_words(utt: str, texts: Mapping[str, str], data: Path) -> str:
     return "its transcript has a symbol that is not a word" if utt in texts else f"no line in {data}/text"
 
 

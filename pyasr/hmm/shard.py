@@ -18,6 +18,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import told_reasons
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import split
+from pyasr.data.parts import Part
 from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.align_report import NO_PATH, AlignReport, on_first_rank
 from pyasr.hmm.gmm import AmDiagGmm
@@ -61,7 +62,8 @@ class Shard:
         """Shard `job` (1-based) of `num_jobs`, after a look at all its features; no frames, and a line in the log, where it has no
         usable utterance. `comm`: of the ranks that all have a shard."""
         data = reader.data
-        words, failed = read_words(data, lang, split(data, num_jobs)[job - 1])
+        part = reader.part or Part(data, data, split(data, num_jobs)[job - 1])
+        words, failed = read_words(data, lang, part.utterances, part.tables)
         known = set(reader.keys)
         failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
         lengths, unusable = _usable(reader, (utt for utt in reader.keys if utt in words))

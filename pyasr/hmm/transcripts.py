@@ -15,16 +15,19 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 
-def read_words(data: Path, lang: LangDir, utterances: list[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def read_words(data: Path, lang: LangDir, utterances: list[str],
+               tables: Path | None = None) -> tuple[dict[str, np.ndarray], dict[str, str]]:  # fmt: skip
     """({utterance: word ids}, {utterance: why it has none}); words that words.txt lacks become the lang directory's OOV word.
+
+    tables  where the lines of these utterances lie; None: in `data`
 
     Raises UserError when no transcript of the whole data directory holds a word of the language directory.
     """
-    texts = DataDir(data).text
+    texts = DataDir(data, tables).text
     failed = {utt: reason for utt in utterances if (reason := _complaint(texts, utt))}
     mapped = map_to_lang({utt: texts[utt] for utt in utterances if utt not in failed}, lang)
     if mapped.ids and len(mapped.oov_only) == len(mapped.ids):
-        _check_known(data, texts, lang)
+        _check_known(data, DataDir(data).text, lang)
     return mapped.ids, failed
 
 

@@ -13,6 +13,7 @@ in Kaldi's `train_lvtln.sh`.
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import group, option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
+from pyasr.data.parts import part_of, parts_of_jobs
 from pyasr.feats.cmvn import cmvn_stats, normaliser
-from pyasr.feats.extract import audio_options, batches, read_waveforms
+from pyasr.feats.extract import TABLES_OF_AUDIO, audio_options, batches, read_waveforms
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import read_feature_options
@@ -106,10 +108,11 @@ def score_speakers(spec: VtlnSpec, job: int) -> None:
     check_phones(spec.ali_dir, lang)
     trans, gmm = read_model(first_pass_model(spec.ali_dir))
     weighting = SilenceWeighting(trans, lang.silence_phones, 0.0)
-    data = DataDir(spec.data)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job, _cut)
+    data = part.open()
     warped = WarpedInputs(data, spec.ali_dir, spec.seed)
-    speakers, scores = speakers_of_jobs(data, spec.num_jobs)[job - 1], {}
-    alignments = read_job_archives(spec.ali_dir, keys={utt for speaker in speakers for utt in data.spk2utt[speaker]})
+    speakers, scores = list(dict.fromkeys(data.utt2spk[utt] for utt in part.utterances)), {}
+    alignments = read_job_archives(spec.ali_dir, keys=set(part.utterances))
     pdfs = {utt: weighting.pdfs_of_alignment(tids) for utt, tids in alignments.items()}
     progress = log.Progress("warps", len(speakers), "speakers")
     for speaker in speakers:
@@ -155,6 +158,17 @@ def _speech(features: dict[str, np.ndarray], aligned: list[str], pdfs: dict[str,
             raise UserError(f"{told}; align the data directory again after its features were made")
     wanted = np.concatenate([pdfs[utt] for utt in aligned])
     return np.concatenate([features[utt] for utt in aligned])[wanted >= 0], wanted[wanted >= 0]
+
+
+def parts_to_score(spec: VtlnSpec) -> AbstractContextManager[None]:
+    """In the block, the jobs have their parts of the data directory."""
+    return parts_of_jobs(spec.data, spec.out, _cut(spec.data, spec.num_jobs), TABLES_OF_AUDIO)
+
+
+def _cut(data: Path, num_jobs: int) -> list[list[str]]:
+    """The utterances of each job, those of a speaker together."""
+    tables = DataDir(data)
+    return [[utt for speaker in speakers for utt in tables.spk2utt[speaker]] for speakers in speakers_of_jobs(tables, num_jobs)]
 
 
 def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:

@@ -17,7 +17,8 @@ import io
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,12 +27,13 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.base.system_errors import naming
-from pyasr.base.table_paths import placed_table
+from pyasr.base.table_paths import placed, root_of
 from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, kind_of, refuse_other, single
-from pyasr.io.text import read_table, write_table
+from pyasr.io.tables import Parsed, Table
+from pyasr.io.text import write_table
 
 _MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
@@ -46,10 +48,18 @@ COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: K
 def read_scp(path: Path) -> dict[str, str]:
     """Keys to extended filenames, valid from the current directory (`pyasr.base.table_paths`), in the order of the file.
 
+    Raises UserError as `scp_table`, which holds millions of them in a fifth of the memory.
+    """
+    return dict(scp_table(path).items())
+
+
+def scp_table(path: Path) -> Mapping[str, str]:
+    """Keys to extended filenames, valid from the current directory, in the order of the file.
+
     Raises UserError with file and line for a malformed one, and for an archive in its place.
     """
     try:
-        table = read_table(path)
+        table = Table.read(path)
     except UserError:
         _refuse_archive(path)
         raise
@@ -57,7 +67,8 @@ def read_scp(path: Path) -> dict[str, str]:
         if not rx or rx.startswith("["):
             _refuse_archive(path)
             raise UserError(f"{path}:{number}: no file after '{key}'; write 'KEY FILE:OFFSET'")
-    return placed_table(path, table)
+    root = root_of(path, table.values())
+    return table if root == Path() else Parsed(table, partial(placed, root))
 
 
 def _refuse_archive(path: Path) -> None:

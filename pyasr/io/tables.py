@@ -9,11 +9,15 @@ A key is looked up by bisection, and in no time where it follows the one that wa
 
 from __future__ import annotations
 
+import codecs
+import re
 from array import array
-from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from copy import copy
 from functools import cached_property
+from io import BytesIO
 from itertools import chain, compress, islice
-from operator import lt
+from operator import eq, lt
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +29,8 @@ from pyasr.io.content import read_content
 
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
 _BLANKS_TO_LOOK_AT = (b"\t", b"  ", b" \n", b"\n ", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x1f")
-_OTHER_BLANKS = tuple(start.encode() for start in "\x85\xa0\u1680\u205f\u3000") + (b"\xe2\x80",)  # the last: U+2000 to U+203F
+_OTHER_BLANKS = tuple(blank.encode() for blank in "\x85\xa0\u1680\u205f\u3000")
+_GENERAL_BLANK = re.compile(b"\xe2\x80[\x80-\x8a\xa8\xa9\xaf]")  # U+2000 to U+200A, U+2028, U+2029, U+202F
 T = TypeVar("T")
 
 
@@ -102,7 +107,9 @@ class Table(Mapping[str, str]):
 
     def where(self, wanted: Iterable[bool]) -> Table:
         """The lines for which `wanted`, one truth value a line, is true."""
-        return Table(b"".join(compress(self._byte_lines(), wanted)))
+        joined = BytesIO()
+        joined.writelines(compress(self._byte_lines(), wanted))
+        return Table(joined.getvalue())
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """(key, value), one after the other."""
@@ -110,6 +117,14 @@ class Table(Mapping[str, str]):
             for line in lines.decode().split("\n"):
                 key, _, value = line.partition(" ")
                 yield key, value
+
+    def value_blocks(self) -> Iterator[list[str]]:
+        """The values, some thousands at a time."""
+        return ([line.partition(" ")[2] for line in lines.decode().split("\n")] for lines in self._blocks())
+
+    def has_keys_of(self, other: Table) -> bool:
+        """Whether the keys of two tables are the same, in the same order."""
+        return len(self) == len(other) and all(map(eq, self._key_blocks(), other._key_blocks()))
 
     def sorted_pairs(self) -> Iterator[tuple[str, str]]:
         """(key, value) in C order."""
@@ -127,6 +142,11 @@ class Table(Mapping[str, str]):
                 yield b"".join(self._line(number) + b"\n" for number in self._order[begin : begin + _BLOCK_LINES])
 
     @property
+    def is_in_order(self) -> bool:
+        """Whether its lines are in C order."""
+        return self._order is None
+
+    @property
     def is_plain(self) -> bool:
         """Whether no key can hold a blank of any kind."""
         return not any(map(_may_have_blanks, self._blocks()))
@@ -141,8 +161,8 @@ class Table(Mapping[str, str]):
         """Each line with its line break."""
         return (line + b"\n" for lines in self._blocks() for line in lines.split(b"\n"))
 
-    def _byte_keys(self) -> Iterator[bytes]:
-        return (line.partition(b" ")[0] for lines in self._blocks() for line in lines.split(b"\n"))
+    def _key_blocks(self) -> Iterator[list[bytes]]:
+        return ([line.partition(b" ")[0] for line in lines.split(b"\n")] for lines in self._blocks())
 
     def _line(self, number: int) -> bytes:
         return self._lines[self._begins[number] : self._begins[number + 1] - 1]
@@ -181,8 +201,7 @@ class Table(Mapping[str, str]):
     def _ascends(self) -> bool:
         """Whether each key is greater than the one before it, and none is empty."""
         before = b""
-        for lines in self._blocks():
-            keys = [line.partition(b" ")[0] for line in lines.split(b"\n")]
+        for keys in self._key_blocks():
             if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
                 return False
             before = keys[-1]
@@ -190,7 +209,7 @@ class Table(Mapping[str, str]):
 
     def _sorted(self) -> array:
         """Numbers of the lines in the order of their keys."""
-        keys = list(self._byte_keys())
+        keys = list(chain.from_iterable(self._key_blocks()))
         return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
 
     def _doubled(self) -> set[int]:
@@ -215,6 +234,45 @@ class Table(Mapping[str, str]):
         if faults:
             number, told = min(faults)
             raise UserError(f"{path}:{number + 1}: {told}")
+
+
+class Lines(Sequence[str]):
+    """The lines of a UTF-8 text, each of them a string when it is asked for; `part`: what is taken of each."""
+
+    def __init__(self, content: bytes, part: Callable[[str], str] = str):
+        self._content, self._begins, self._part = content, _begins_of(content), part
+        if content and not content.endswith(b"\n"):
+            self._begins.append(len(content) + 1)
+
+    def parts(self, part: Callable[[str], str]) -> Lines:
+        """What the function `part` takes of each of these lines."""
+        lines = copy(self)
+        lines._part = part
+        return lines
+
+    def __len__(self) -> int:
+        return len(self._begins) - 1
+
+    def __getitem__(self, number: int) -> str:
+        number = range(len(self))[number]
+        return self._part(self._content[self._begins[number] : self._begins[number + 1] - 1].decode())
+
+    def __iter__(self) -> Iterator[str]:
+        for block in _blocks_of(self._content):
+            yield from map(self._part, block.decode().removesuffix("\n").split("\n"))
+
+
+def plain_table(content: bytes) -> Table | None:
+    """The table in the bytes of a file that are as `write_table` writes them; None where they are not."""
+    if not content.endswith(b"\n") or content.startswith(codecs.BOM_UTF8) or any(map(_may_have_blanks, _blocks_of(content))):
+        return None
+    try:
+        for block in _blocks_of(content) if not content.isascii() else ():
+            block.decode()
+    except UnicodeDecodeError:
+        return None
+    table = Table(content)
+    return table if table.is_in_order else None
 
 
 class _Items(ItemsView):
@@ -318,10 +376,10 @@ def _begins_of(lines: bytes) -> array:
 
 
 def _joined(lines: Iterable[str]) -> bytes:
-    lines, joined = iter(lines), bytearray()
+    lines, joined = iter(lines), BytesIO()
     while some := "".join(islice(lines, _BLOCK_LINES)):
-        joined += some.encode()
-    return bytes(joined)
+        joined.write(some.encode())
+    return joined.getvalue()  # not a copy
 
 
 def _blocks_of(content: bytes) -> Iterator[bytes]:
@@ -354,8 +412,9 @@ def _plain(content: bytes) -> bytes:
 
 def _may_have_blanks(block: bytes) -> bool:
     """Whether lines may have other blanks than a space behind the key and between words."""
-    others = () if block.isascii() else _OTHER_BLANKS
-    return block.startswith(b" ") or any(blank in block for blank in chain(_BLANKS_TO_LOOK_AT, others))
+    if block.startswith(b" ") or any(blank in block for blank in _BLANKS_TO_LOOK_AT):
+        return True
+    return not block.isascii() and (any(blank in block for blank in _OTHER_BLANKS) or bool(_GENERAL_BLANK.search(block)))
 
 
 def _plain_block(block: bytes) -> bytes:

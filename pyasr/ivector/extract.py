@@ -5,6 +5,7 @@ OUT/ivector.scp (vectors by speaker, of all frames), OUT/ivector_online.scp (mat
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.options import group, option
-from pyasr.data.datadir import DataDir, distribute
+from pyasr.data.datadir import DataDir, split_by_speakers
+from pyasr.data.parts import Part, part_of, parts_of_jobs
+from pyasr.feats.inputs import INPUT_TABLES
 from pyasr.feats.pasted import PERIOD_FILE
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
@@ -47,10 +50,9 @@ class ExtractSpec:
 
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and left_out.JOB."""
-    speakers = _Speakers(spec)
-    data = DataDir(spec.data)
-    own, _ = distribute(list(data.spk2utt.values()), spec.num_jobs, data.durations)
-    chosen = sorted({data.utt2spk[utt] for utt in own[job - 1]})
+    part = part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers)
+    speakers, data = _Speakers(spec, part), part.open()
+    chosen = sorted({data.utt2spk[utt] for utt in part.utterances})
     progress = log.Progress("i-vectors", len(chosen), "speakers")
     with _writer(spec, "ivector", job) as by_speaker, _writer(spec, "ivector_online", job) as by_utterance:
         for i, speaker in enumerate(chosen, 1):
@@ -64,6 +66,11 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     write_table(spec.out / f"left_out.{job}", speakers.left_out)
 
 
+def parts_to_extract(spec: ExtractSpec) -> AbstractContextManager[None]:
+    """In the block, the jobs have their parts of the data directory."""
+    return parts_of_jobs(spec.data, spec.out, split_by_speakers(spec.data, spec.num_jobs), INPUT_TABLES)
+
+
 def _writer(spec: ExtractSpec, kind: str, job: int) -> ArkWriter:
     return ArkWriter(spec.out / f"{kind}.{job}.ark", spec.out / f"{kind}.{job}.scp", named=spec.named / f"{kind}.{job}.ark")
 
@@ -71,10 +78,10 @@ def _writer(spec: ExtractSpec, kind: str, job: int) -> ArkWriter:
 class _Speakers:
     """The extractor at work on one speaker after the other; `left_out` tells which utterances could not be used, and why."""
 
-    def __init__(self, spec: ExtractSpec):
+    def __init__(self, spec: ExtractSpec, part: Part):
         directory = spec.extractor_dir
         self.online = OnlineExtractor.read(directory, spec.extract)
-        self.features, self.spec = IvectorFeatures(spec.data, directory), spec
+        self.features, self.spec = IvectorFeatures(spec.data, directory, part), spec
         self.left_out: dict[str, str] = {}
 
     def utterances(self, keys: list[str]):
@@ -102,7 +109,7 @@ def merge(spec: ExtractSpec) -> None:
             tables[kind] |= read_scp(scp) if scp.stat().st_size else {}
         tables["left_out"] |= read_table(spec.out / f"left_out.{job}")
     left_out = tables.pop("left_out")
-    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.directory.missing, str(spec.data), "make their features")
+    check_left_out(left_out, len(DataDir(spec.data).utt2spk), spec.directory.missing, str(spec.data), "make their features")
     for kind, table in tables.items():
         write_table(spec.out / f"{kind}.scp", table)
     (spec.out / PERIOD_FILE).write_text(f"{spec.extract.ivector_period}\n", encoding="utf-8")

@@ -13,18 +13,19 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOut
+from pyasr.data.parts import Part
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix
 
 
 class IvectorFeatures:
-    """Features of a data directory by utterance, for the extractor in `directory`."""
+    """Features of a data directory, or of a part of it, by utterance, for the extractor in `directory`."""
 
-    def __init__(self, data: Path, directory: Path):
+    def __init__(self, data: Path, directory: Path, part: Part | None = None):
         options, path = InputOptions.load(directory), Path(directory) / MATRIX_FILE
         matrix = read_matrix(path) if path.exists() else None
-        self._normalised = FeatureReader(data, options, matrix)
-        self._plain = FeatureReader(data, dataclasses.replace(options, cmvn="none"), matrix)
+        self._normalised = FeatureReader(data, options, matrix, part=part)
+        self._plain = FeatureReader(data, dataclasses.replace(options, cmvn="none"), matrix, part=part)
         self._known = set(self._plain.keys)
 
     @property

@@ -68,7 +68,7 @@ if stage 3 "Features: MFCC for GMMs, MFCC and filter banks of 40 for networks"; 
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc_hires.conf "$data/${set}_hires"
     steps/make_fbank.py $jobs --cmd "$train_cmd" --config conf/fbank.conf --compress true "$data/${set}_fbank"
     for features in "" _hires _fbank; do
-      steps/compute_cmvn.py "$data/$set$features"
+      steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/$set$features"
       utils/validate_data_dir.py --need-feats true "$data/$set$features"
     done
   done

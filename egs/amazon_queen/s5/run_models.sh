@@ -68,7 +68,7 @@ by_lattices() {
 if wanted dnn_sp lfmmi ctc && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
   utils/perturb_data_dir.py "$data/train" "$data/train_sp"
   steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/train_sp"
-  steps/compute_cmvn.py "$data/train_sp"
+  steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/train_sp"
   steps/align_fmllr.py $jobs --boost-silence 1.25 --cmd "$train_cmd" "$data/train_sp" "$data/lang_prons" "$exp/tri3" "$exp/tri3_ali_sp"
   steps/make_fmllr_feats.py $jobs --cmd "$train_cmd" --transform-dir "$exp/tri3_ali_sp" "$data/train_sp" "$exp/tri3" "$data/train_sp_fmllr"
 fi

@@ -54,7 +54,7 @@ fi
 if stage 3 "Features"; then
   for set in dev test train; do
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$set"
-    steps/compute_cmvn.py "$data/$set"
+    steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/$set"
     utils/validate_data_dir.py --need-feats true "$data/$set"
   done
 fi

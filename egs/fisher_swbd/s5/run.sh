@@ -68,7 +68,7 @@ fi
 if stage 2 "Features"; then
   for set in train_swbd fisher train_dev $tests; do
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$set"
-    steps/compute_cmvn.py "$data/$set"
+    steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/$set"
     utils/validate_data_dir.py --need-feats true "$data/$set"
   done
   utils/combine_data.py "$data/train_all" "$data/train_swbd" "$data/fisher"
@@ -151,7 +151,7 @@ if stage 8 "Streams for the network: fMLLR, log mel energies with derivatives, i
     steps/make_fmllr_feats.py $jobs --cmd "$train_cmd" --transform-dir "$transforms" "$data/$set" "$exp/tri6a" "$data/${set}_fmllr"
     utils/copy_data_dir.py --features false "$data/$set" "$data/${set}_fbank"
     steps/make_fbank.py $jobs --cmd "$train_cmd" --config conf/fbank.conf --compress true "$data/${set}_fbank"
-    steps/compute_cmvn.py "$data/${set}_fbank"
+    steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/${set}_fbank"
     steps/extract_ivectors.py $jobs --cmd "$train_cmd" $short_speakers "$data/$set" "$exp/ivector" "$exp/ivectors_$set"
     steps/paste_feats.py $jobs --cmd "$train_cmd" --cmvn "none speaker" --deltas "0 2" --vectors "$exp/ivectors_$set/ivector_online.scp" \
       "$data/${set}_streams" "$data/${set}_fmllr" "$data/${set}_fbank"

@@ -28,7 +28,7 @@ tree=$exp/chain_tree_$subset
 if stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
   utils/perturb_data_dir.py "$data/$train" "$data/$fast"
   steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$fast"
-  steps/compute_cmvn.py "$data/$fast"
+  steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/$fast"
   steps/align_fmllr.py $jobs --cmd "$train_cmd" "$data/$fast" "$data/lang_prons" "$exp/$last" "$exp/${last}_ali_$fast"
   steps/make_fmllr_feats.py $jobs --cmd "$train_cmd" --transform-dir "$exp/${last}_ali_$fast" "$data/$fast" "$exp/$last" \
     "$data/${fast}_fmllr_$subset"

@@ -68,7 +68,7 @@ if stage 3 "Features"; then
       plp) steps/make_plp.py $jobs --cmd "$train_cmd" --config conf/plp.conf "$data/$set" ;;
       mfcc) steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$set" ;;
     esac
-    steps/compute_cmvn.py "$data/$set"
+    steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/$set"
     utils/validate_data_dir.py --need-feats true "$data/$set"
   done
 fi

@@ -44,7 +44,7 @@ base_features() {
     plp) steps/make_plp.py $jobs --cmd "$train_cmd" --config conf/plp.conf "$1" ;;
     mfcc) steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$1" ;;
   esac
-  steps/compute_cmvn.py "$1"
+  steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$1"
 }
 
 if wanted pnorm && stage 1 "p-norm network, averaged rarely"; then network pnorm pnorm _fmllr "$num_ranks"; fi
@@ -60,7 +60,7 @@ if wanted cnn && stage 4 "CNN with a parameter server"; then
   for set in train_nodup ${decode_sets//:train_dev/}; do
     utils/copy_data_dir.py --features false "$data/$set" "$data/${set}_fbank"
     steps/make_fbank.py $jobs --cmd "$train_cmd" --config conf/fbank.conf --compress true "$data/${set}_fbank"
-    steps/compute_cmvn.py "$data/${set}_fbank"
+    steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/${set}_fbank"
   done
   network cnn cnn _fbank "$server_ranks"
 fi

@@ -35,7 +35,7 @@ make_filter_banks() {
   for set in "$train_set" train_dev eval2000; do
     utils/copy_data_dir.py --features false "$data/$set" "$data/${set}_fbank"
     steps/make_fbank.py $jobs --cmd "$train_cmd" --config conf/fbank.conf --compress true "$data/${set}_fbank"
-    steps/compute_cmvn.py "$data/${set}_fbank"
+    steps/compute_cmvn.py $jobs --cmd "$train_cmd" "$data/${set}_fbank"
   done
 }
 

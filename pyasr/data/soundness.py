@@ -1,0 +1,110 @@
+"""Whether the tables of a data directory are sound, found out quickly: a directory of which that is not certain is then looked at line by
+line (`pyasr.data.validation`).
+
+One table is in memory at a time, as one byte string, beside the names of utterances, speakers and recordings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from operator import le, methodcaller
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.table_paths import root_of
+from pyasr.data.rules import NO_WORDS, RULES, Rule
+from pyasr.io.ark import archive_of
+from pyasr.io.content import read_file
+from pyasr.io.tables import Table, plain_table
+
+
+_NUM_SPACES = methodcaller("count", " ")
+
+
+def sound_table(path: Path) -> Table | None:
+    """The table where its file holds what `write_table` would write, and each line is as its rule says; None where that is not certain."""
+    try:
+        table = plain_table(read_file(path))
+    except UserError:
+        return None  # told by whoever looks at it line by line
+    return table if table is not None and _holds(RULES[path.name], table) else None
+
+
+def _holds(rule: Rule, table: Table) -> bool:
+    """Whether all lines of a table, whose words have single spaces between them, are as the rule says."""
+    least, most = rule.columns
+    for values in table.value_blocks():
+        if least > 1 and not all(values) or most is not None and set(map(_NUM_SPACES, values)) != {most - 2}:
+            return False
+        if rule.check and any(map(rule.check, values)):
+            return False
+    return True
+
+
+class Soundness:
+    """What is certain of the tables `names` in the directory `path`.
+
+    of_tables    whether each table, and what they say of each other, is without a problem
+    of_archives  whether every archive that feats.scp names is there
+    """
+
+    def __init__(self, path: Path, names: Iterable[str]):
+        self._path, self.of_archives = path, False
+        self.of_tables = all(self._checks(list(names)))
+
+    def _checks(self, names: list[str]) -> Iterator[bool]:
+        """One answer after the other; the first that is no ends them."""
+        utt2spk = sound_table(self._path / "utt2spk") if "utt2spk" in names else None
+        yield utt2spk is not None and _speakers_ascend(utt2spk)
+        speakers = sorted(set(utt2spk.values()))
+        yield "spk2utt" not in names or self._is_inverse(utt2spk)
+        segments = sound_table(self._path / "segments") if "segments" in names else None
+        yield "segments" not in names or segments is not None and _are_same(segments, utt2spk)
+        recordings = sorted({value.partition(" ")[0] for value in segments.values()}) if segments else utt2spk
+        del segments
+        expected = {"utterance": utt2spk, "speaker": speakers, "recording": recordings}
+        for name in (name for name in names if name not in ("utt2spk", "spk2utt", "segments")):
+            table = sound_table(self._path / name)
+            yield table is not None and _are_same(table, expected[RULES[name].of])
+            yield name != "text" or not _may_hold_symbols(table)
+            if name == "feats.scp":
+                self.of_archives = _are_there(self._path / name, table)
+
+    def _is_inverse(self, utt2spk: Table) -> bool:
+        """Whether spk2utt has the speakers of utt2spk with their utterances, all of them in C order."""
+        table = sound_table(self._path / "spk2utt")
+        if table is None or sum(utts.count(" ") + 1 for utts in table.values()) != len(utt2spk):
+            return False
+        utterances, speakers = iter(utt2spk), iter(utt2spk.values())
+        for speaker, utts in table.items():
+            expected = utts.split(" ")
+            num = len(expected)
+            if list(islice(utterances, num)) != expected or list(islice(speakers, num)) != [speaker] * num:
+                return False
+        return True
+
+
+def _speakers_ascend(utt2spk: Table) -> bool:
+    """Whether speakers come in C order as their utterances do."""
+    before = ""
+    for speakers in utt2spk.value_blocks():
+        if speakers[0] < before or not all(map(le, speakers, islice(speakers, 1, None))):
+            return False
+        before = speakers[-1]
+    return True
+
+
+def _are_same(table: Table, expected: Table | list[str]) -> bool:
+    """Whether the keys of a table are the expected ones, in their order."""
+    return table.has_keys_of(expected) if isinstance(expected, Table) else list(table) == expected
+
+
+def _may_hold_symbols(text: Table) -> bool:
+    return any(symbol.encode() in lines for lines in text.sorted_lines() for symbol in NO_WORDS)
+
+
+def _are_there(path: Path, table: Mapping[str, str]) -> bool:
+    root = root_of(path, table.values())
+    return all(not archive or os.path.exists(root / archive) for archive in set(map(archive_of, table.values())))
