@@ -11,6 +11,7 @@ process with threads is not forked: where an import has started some, this proce
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -79,7 +80,7 @@ class Template:
         if not os.read(go, 1):
             os._exit(0)
         kept = [] if self.has_learned else [os.dup2(self._to_reports.fileno(), 3, inheritable=False)]
-        os.closerange(3 + len(kept), os.sysconf("SC_OPEN_MAX"))
+        _close_files(3 + len(kept))
         os.environ.update(request["environment"])
         argv = [self.name, self.spec, str(request["job"])]
         sys.argv[:] = [job.__file__, *argv]
@@ -118,14 +119,20 @@ def _leave_like_a_program(argv: list[str], report: socket.socket | None) -> NoRe
     leave(status)
 
 
+def _close_files(first: int) -> None:
+    """Close all open files from this number on, as for a program that is started."""
+    for number in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if number >= first:
+            with contextlib.suppress(OSError):  # harmless: it was the listing itself
+                os.close(number)
+
+
 def _tell(report: socket.socket) -> None:
     """Say what this job has imported and loaded: pyasr's modules and, of libraries, the packages."""
     packages = {name.partition(".")[0] if not name.startswith("pyasr.") else name: None for name in sys.modules}
     found = [name for name in packages if getattr(sys.modules.get(name), "__spec__", None)]
-    try:
+    with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):  # harmless: others say it, or each imports it again
         report.send(pickle.dumps((found, loaded_kernels())), socket.MSG_DONTWAIT)
-    except OSError:
-        pass  # harmless: others say it, or each job imports it again
 
 
 def _is_alone() -> bool:

@@ -60,7 +60,8 @@ class JobTemplate:
                 socket.send_fds(self._channel, [request], [log, reader])
             finally:
                 os.close(reader)
-            if answer := self._channel.recv(MESSAGE_BYTES):
+            answer = self._channel.recv(MESSAGE_BYTES)
+            if answer and _parent_of(int(answer)) == os.getpid():
                 return Forked(int(answer)), writer
             os.close(writer)
         except OSError:
@@ -93,6 +94,12 @@ class JobTemplate:
             self._process.wait()
             self._guard.drop(str(self._process.pid))
             self._said.close()
+
+
+def _parent_of(process: int) -> int:
+    """The process of which this one is a child: not this runner where the kernel, or what stands in for it, knows no subreapers."""
+    with open(f"/proc/{process}/stat", "rb") as f:
+        return int(f.read().rpartition(b")")[2].split()[1])
 
 
 def begin(go: int) -> None:

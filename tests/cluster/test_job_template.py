@@ -1,5 +1,6 @@
 """Jobs of a group as forks of one process: what each is, has and leaves is as if it had been started by itself."""
 
+import os
 import re
 import signal
 import subprocess
@@ -11,7 +12,9 @@ from test_run_pl import wait_until
 
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.cluster import job_template
 from pyasr.cluster.jobs import run_jobs
+from pyasr.cluster.processes import Guard
 from pyasr.cluster.status import read_status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +85,13 @@ def said(log: Path) -> list[str]:
     return [re.sub(r"0x[0-9a-f]+|\.[12]/|\b[12]\b|x\.[12]\.", "", line) for line in lines if not re.match(r'  File "|    ', line)]
 
 
+def words_of_process(cmdline: Path) -> bytes:
+    try:
+        return cmdline.read_bytes()
+    except OSError:
+        return b""  # it has just ended
+
+
 def num_imports(place: Path) -> int:
     return len((place / "imports").read_text().split())
 
@@ -122,6 +132,22 @@ def test_each_job_says_itself_what_is_wrong_with_an_import(place, monkeypatch):
 def test_jobs_go_on_when_the_process_that_was_forked_is_killed(place):
     logs = run(place, "kills_template", 3)
     assert [read_status(log).status for log in logs] == [0, 0, 0] and num_imports(place) == 3
+
+
+def test_a_fork_that_is_no_child_of_the_runner_does_nothing(place, monkeypatch):
+    """As where the kernel gives it to another process."""
+    (place / "x.spec.json").write_text(f'{{"type": "pyasr.base.job_options:JobOptions", "cmd": "{place}"}}')
+    monkeypatch.setattr(job_template, "_PR_SET_CHILD_SUBREAPER", 29)  # PR_SET_TIMERSLACK, which changes nothing here
+    guard = Guard()
+    template = job_template.JobTemplate(dict(os.environ), guard)
+    words = [sys.executable, "-m", "pyasr.base.job", "group_under_test:waits", str(place / "x.spec.json"), "1"]
+    with (place / "x.log").open("w") as log:
+        assert template.fork(words, log.fileno(), {}) is None and template.fork(words, log.fileno(), {}) is None
+    template.close()
+    os.kill(guard.pid, signal.SIGKILL)
+    os.waitpid(guard.pid, 0)
+    wait_until(lambda: not any(str(place).encode() in words_of_process(path) for path in Path("/proc").glob("[0-9]*/cmdline")))
+    assert num_imports(place) == 1 and not (place / "pid.1").exists()
 
 
 def test_memory_is_each_jobs_own(place):
