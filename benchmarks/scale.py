@@ -10,8 +10,8 @@ take more than --most-s or than the free memory is left out at that size. A mark
 broken, or where something grows faster than linearly. With --page, the tables of docs/scale.md are written.
 
 CPU seconds are those of a program with all of its jobs, megabytes those of its largest process. The machine
-may be busy. All sizes take about an hour on two idle cores, the two smaller ones a quarter of that, and at
-most 6 GB of disk.
+may be busy. The sizes are chosen for about an hour on two idle cores, of which the two smaller ones take a
+quarter, and for at most 6 GB of disk.
 
 Examples:
     benchmarks/scale.py --sizes "1 2"
@@ -48,18 +48,11 @@ _NAMES = [row.name for row in ROWS]
 @dataclass(frozen=True)
 class Benchmark:
     out: Path = option(ROOT / "benchmarks/scale.json", "file of what is measured, kept and added to")
-    sizes: str = option(
-        "1 2 3 4",
-        "places of the sizes in each ladder of benchmarks/scale_rows.py; the smallest is always measured",
-    )
+    sizes: str = option("1 2 3 4", "places of the sizes in the ladders of benchmarks/scale_rows.py, beside the smallest size, 0")
     rows: str = option("", "rows to measure, by their first word, separated by blanks; empty: all")
     again: bool = option(False, "measure rows that are kept, too")
-    most_s: float = option(
-        240.0, "a program that is expected to take more CPU seconds is left out", minimum=1.0
-    )
-    warm_up: bool = option(
-        True, "run a program twice at its smallest size: the first time, kernels are compiled"
-    )
+    most_s: float = option(120.0, "a program that is expected to take more CPU seconds is left out", minimum=1.0)
+    warm_up: bool = option(True, "run a program twice at its smallest size: the first time, kernels are compiled")
     scratch: str = option("", "directory for corpora, which are kept there; empty: a temporary one")
     page: Path | None = option(None, "page whose tables are written, as docs/scale.md")
 

@@ -136,17 +136,15 @@ class Ground:
 
     def manifests(self, num: int) -> Path:
         """Lhotse's recordings and supervisions, of the corpus of tables."""
-        return make(
-            "scale_corpus", "write_manifests", self.sized / f"manifests_{num}", self.data("tables", num)
-        )
+        out = self.sized / f"manifests_{num}"
+        return make("scale_corpus", "write_manifests", out, self.data("tables", num))
 
     def ctm(self, num: int) -> Path:
         """When the words of the corpus of speech were said."""
         out = self.sized / f"ctm_{num}"
         if not out.exists():
-            run_quietly(
-                f"steps/get_train_ctm.py {self.data('speech', num)} {self.path('lang')} {self.alignments('speech', num)} {out}"
-            )
+            data, ali = self.data("speech", num), self.alignments("speech", num)
+            run_quietly(f"steps/get_train_ctm.py {data} {self.path('lang')} {ali} {out}")
         return out
 
     def large_lexicon(self) -> Path:
@@ -162,14 +160,12 @@ class Ground:
 
     def language_model(self, num_ngrams: int) -> Path:
         """An ARPA file of about so many n-grams whose vocabulary includes that of the contents."""
-        return (
-            make("scale_language", "write_model", self.sized / f"ngrams_{num_ngrams}", num_ngrams)
-            / "lm.arpa.gz"
-        )
+        out = self.sized / f"ngrams_{num_ngrams}"
+        return make("scale_language", "write_model", out, num_ngrams) / "lm.arpa.gz"
 
     def large_language(self, num_words: int) -> Path:
-        """A dictionary directory `dict` of so many words, `lang`, and `lm.arpa.gz`, which has the n-grams of
-        LibriSpeech's pruned one for each word."""
+        """A dictionary directory `dict` of so many words, and `lm.arpa.gz` with as many n-grams for each as
+        LibriSpeech's pruned trigram has."""
         return make("scale_language", "write_language", self.sized / f"words_{num_words}", num_words)
 
     def from_large(self, num_words: int, name: str, command: str) -> Path:
@@ -229,21 +225,18 @@ class Names:
         return self._ground.large_language(self._size)
 
     def _large_lang_(self) -> Path:
-        return self._ground.from_large(
-            self._size, "lang", "utils/prepare_lang.py {made}/dict <unk> {made}/lang"
-        )
+        return self._from_large("lang", "utils/prepare_lang.py {made}/dict <unk> {made}/lang")
 
     def _large_lang_test_(self) -> Path:
         self._large_lang_()
-        return self._ground.from_large(
-            self._size, "lang_test", "utils/make_grammar.py {made}/lang {made}/lm.arpa.gz {made}/lang_test"
-        )
+        return self._from_large("lang_test", "utils/make_grammar.py {made}/lang {made}/lm.arpa.gz {made}/lang_test")
 
     def _large_graph_(self) -> Path:
         self._large_lang_test_()
-        return self._ground.from_large(
-            self._size, "graph", "utils/make_graph.py {made}/lang_test {tri1} {made}/graph"
-        )
+        return self._from_large("graph", "utils/make_graph.py {made}/lang_test {tri1} {made}/graph")
+
+    def _from_large(self, name: str, command: str) -> Path:
+        return self._ground.from_large(self._size, name, command)
 
     def _large_lexicon_(self) -> Path:
         return self._ground.large_lexicon()

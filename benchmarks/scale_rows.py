@@ -47,11 +47,10 @@ class Row:
 
 
 _UTTERANCES = (1000, 31_000, 125_000, 500_000, 2_000_000)
-_SOME = (250, 1000, 4000, 16_000, 64_000)
 TABLES = Ladder("utterances", _UTTERANCES, 6e6, "tables")
 SHORT = Ladder("utterances", _UTTERANCES, 6e6, "short")
-SPEECH = Ladder("frames", _SOME, 720e6, "speech")
-LATTICES = Ladder("lattices", _SOME, 100e3, "speech")
+SPEECH = Ladder("frames", (250, 1000, 3000, 9000), 720e6, "speech")
+LATTICES = Ladder("lattices", (250, 1000, 4000, 16_000), 100e3, "speech")
 JOBS = Ladder("jobs", (2, 8, 32, 128), 500, "short")
 NGRAMS = Ladder("n-grams", (50_000, 500_000, 2_000_000, 8_200_000, 33_000_000), 146e6, "speech")
 WORDS = Ladder("words", (1000, 12_500, 50_000, 200_000), 200e3, "speech")

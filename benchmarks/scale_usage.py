@@ -100,7 +100,7 @@ class Growth:
         little = _LITTLE_S if quantity == "cpu_s" else _LITTLE_MB
         if last - start < little:
             return None
-        return math.log((last - start) / max(before - start, little / 10)) / math.log(more / less)
+        return math.log((last - start) / max(before - start, little / 4)) / math.log(more / less)
 
     def at(self, quantity: str, amount: float) -> float | None:
         """Measured, or extrapolated; None beyond the only size that is measured, and where there is none."""
