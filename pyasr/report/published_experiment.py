@@ -25,7 +25,7 @@ from pyasr.base.foreign_json import parse_object
 from pyasr.io.text import read_lines
 from pyasr.report.provenance import commands, made_with, records
 from pyasr.report.text_table import markdown_table
-from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
+from pyasr.score.decode_dir import SUMMARY, chosen_wer
 
 HEAD = "Written by `utils/compare_published.py`; not edited by hand."
 MISSING, NONE = "missing", "none"
@@ -128,12 +128,7 @@ def _places(model_dir: Path) -> list[Path]:
 
 
 def _wer(exp: Path, decoding: str, subset: str = "") -> float | None:
-    """Word error rate in per cent at the LM weight and penalty that were chosen."""
-    if not (scoring_dir(exp / decoding, mbr=False) / SUMMARY).exists():
-        return None
-    summary = read_summary(exp / decoding, mbr=False)
-    entries = summary.get("subsets", {}).get(subset) if subset else summary
-    return entries["chosen"]["wer"] if entries else None
+    return chosen_wer(exp / decoding, subset)
 
 
 def _hours(exp: Path, system: str) -> float | None:

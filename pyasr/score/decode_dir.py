@@ -129,6 +129,15 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
         raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None
 
 
+def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
+    """The WER in per cent at the LM weight and penalty that were chosen, of a subset where one is named; None where it was not scored."""
+    if not (scoring_dir(decode_dir) / SUMMARY).exists():
+        return None
+    summary = read_summary(decode_dir)
+    entries = summary.get("subsets", {}).get(subset) if subset else summary
+    return entries["chosen"]["wer"] if entries else None
+
+
 def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
     """Why the last scoring is not one of this range of LM weights; '' where it is, nothing was scored, or an earlier version did it."""
     try:

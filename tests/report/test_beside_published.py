@@ -1,11 +1,13 @@
 """Published word error rates beside ours on the page of results."""
 
+import json
+
 import pytest
 from steps_here import ROOT, run_here
 from test_results import make_experiment
 
 from pyasr.base.errors import UserError
-from pyasr.report.beside_published import read_published
+from pyasr.report.beside_published import PublishedWer, published_table, read_published
 from pyasr.score.decode_dir import read_summary
 
 TABLES = sorted(ROOT.glob("egs/*/s5/conf/published/*.tsv"))
@@ -25,6 +27,17 @@ def test_the_page_has_our_rates_beside_the_published_ones(tmp_path):
     assert 30 < ours["decode_test"] < 60
     run_here("collect_results.py", exp, page, folder="utils")
     assert "Beside published results" not in page.read_text()
+
+
+def test_subsets_of_a_set(tmp_path):
+    summary = {"data": "d", "signature": "s", "best": {}, "chosen": {"wer": 20.0}, "subsets": {"swbd": {"chosen": {"wer": 15.25}}}}
+    scoring = tmp_path / "dnn" / "decode_eval2000" / "scoring"
+    scoring.mkdir(parents=True)
+    (scoring / "summary.json").write_text(json.dumps(summary))
+    table = published_table(tmp_path, [PublishedWer(f"dnn/decode_eval2000{subset}", 14.7, "a paper") for subset in ("", " swbd", " callhm")])
+    cells = [tuple(cell.strip() for cell in line.split("|")[1:5]) for line in table.splitlines() if line.startswith("| dnn")]
+    assert cells == [("dnn/decode_eval2000", "14.70", "20.00", "+5.30"), ("dnn/decode_eval2000 swbd", "14.70", "15.25", "+0.55"),
+                     ("dnn/decode_eval2000 callhm", "14.70", "-", "-")]  # fmt: skip
 
 
 @pytest.mark.parametrize("line, message", [
