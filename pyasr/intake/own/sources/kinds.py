@@ -111,9 +111,9 @@ def read_corpus(paths: list[Path], options: ReadingOptions) -> Corpus:
     places, kinds = Places(paths), all_kinds()
     kind = next((kind for kind in kinds if kind.fits(places)), None)
     if kind is None:
-        wanted = ", ".join(kind.name for kind in kinds)
-        found = f"{len(places.audio)} audio files without transcripts" if places.audio else "no corpus that is known"
-        raise UserError(f"{places}: {found}; give one of: {wanted}{_hint(places)}")
+        wanted, hint = ", ".join(kind.name for kind in kinds), _hint(places)
+        found = f"{len(places.audio)} audio files without transcripts" if places.audio and not hint else "no corpus that is known"
+        raise UserError(f"{places}: {found}; give one of: {wanted}{hint}")
     corpus = kind.read(places, options)
     if not corpus.utterances:
         raise UserError(f"{places}: no utterance with audio and text; see that these belong together")
