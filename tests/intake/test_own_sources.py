@@ -397,6 +397,15 @@ def kaldi_without_utt2spk(folder):
     return [folder / "data/all"], "data/all/wav.scp is a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk"
 
 
+def channel_that_is_missing(folder):
+    kaldi(folder)
+    path = folder / "data/all"
+    name, audio = (path / "wav.scp").read_text().splitlines()[0].split()
+    tone(folder / audio, channels=2)
+    write(path / "reco2file_and_channel", f"{name} call C\n")
+    return [path], f"channels of reco2file_and_channel that their files do not have: 1, C of {name} of {path}, whose file has 2; correct the table"
+
+
 def program_that_is_missing(folder):
     kaldi(folder)
     table = folder / "data/all/wav.scp"
@@ -425,7 +434,7 @@ def bad_textgrid(folder):
 BAD = {make.__name__: make for make in (missing_files, wrong_number_of_columns, open_quotation, latin_1, two_tables, no_text_column, audio_alone, text_without_audio,
                                         damaged_audio, foreign_format, ambiguous_name, times_outside, no_number, too_few, nothing_there, kaldi_without_text,
                                         recordings_alone, bad_manifest, bad_textgrid, comma_without_quotation, workbook, yaml_manifests, packed,
-                                        foreign_audio_alone, kaldi_without_utt2spk, program_that_is_missing, two_files_of_a_stem)}  # fmt: skip
+                                        foreign_audio_alone, kaldi_without_utt2spk, channel_that_is_missing, program_that_is_missing, two_files_of_a_stem)}  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", BAD)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import is_command
+from pyasr.data.channels import labels_of, pick
 from pyasr.data.datadir import DataDir
 from pyasr.intake.own.audio_files import recording_of
 from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
@@ -71,14 +72,29 @@ def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording
     """{name in the directory: (name that is its own among all directories, the recording)}"""
     known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
     sides, found = data.reco2file_and_channel, {}
+    labels = labels_of(sides)
     for name in dict.fromkeys(map(data.recording, data.utterances)):
         if name not in data.wav_scp:
             continue
         entry = _absolute(data.wav_scp[name])
         if recording := recording_of(entry, f"{name} of {data.path}", faults, known.get(name)):
             side = sides.get(name, "")
-            found[name] = (f"{entry}#{side}", replace(recording, side=side))
+            if _has_channel(recording, labels.get(name, ""), f"{name} of {data.path}", faults):
+                found[name] = (f"{entry}#{side}", replace(recording, side=side))
     return _with_rates(found, faults)
+
+
+def _has_channel(recording: Recording, label: str, where: str, faults: Faults) -> bool:
+    """Whether a file has the channel that reco2file_and_channel names, if it names one."""
+    if not label or recording.channels < 2:
+        return True
+    try:
+        pick(recording.channels, label, where)
+    except UserError:
+        faults.add("channels of reco2file_and_channel that their files do not have", "correct the table (A, B, ... or 1, 2, ...)",
+                   f"{label} of {where}, whose file has {recording.channels}")  # fmt: skip
+        return False
+    return True
 
 
 def _with_rates(found: dict[str, tuple[str, Recording]], faults: Faults) -> dict[str, tuple[str, Recording]]:
