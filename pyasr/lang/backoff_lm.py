@@ -27,7 +27,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.kernels import njit
 from pyasr.io import mapped
-from pyasr.io.mapped import derived, digest_of
+from pyasr.io.mapped import derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang.backoff_tables import tables_of_arpa
 from pyasr.lang.fst_ops import infinite_arcs
@@ -76,9 +76,9 @@ class BackoffLm:
         """
         path, backoff = model_file(source), words.get(BACKOFF, -1)
         if path.suffix == ".fst":
-            key, make = digest_of(_LAYOUT, str(backoff)), lambda: tables_of_fst(read_fst(path), backoff, str(path))
+            key, make = digest_of_parts(_LAYOUT, str(backoff)), lambda: tables_of_fst(read_fst(path), backoff, str(path))
         else:
-            key, make = digest_of(_LAYOUT, *words.symbols, repr(list(words.ids.values()))), lambda: tables_of_arpa(path, words)
+            key, make = digest_of_parts(_LAYOUT, *words.symbols, repr(list(words.ids.values()))), lambda: tables_of_arpa(path, words)
         return cls.of_tables(derived(path, "ngrams", key, make, more), str(path), best=best, oov_cost=oov_cost)
 
     @classmethod

@@ -2,8 +2,8 @@
 
 A rank keeps its held-out frames, and its training frames or two blocks of them (`pyasr.train.stream`). What may be taken is what the host
 and the job's control group have free, for all ranks of the host together, and what the rank's own limits (`ulimit -v`) leave; on a GPU what
-it has free as well. Of that, 300 MB a rank and a quarter of the rest are left to libraries, the network, its gradients and minibatches, which
-have a look of their own (`pyasr.train.memory`).
+it has free as well. Of that, 300 MB a rank and a quarter of the rest are left to libraries, the network, its gradients and minibatches,
+which have a look of their own (`pyasr.train.memory`).
 
 How much a rank may keep decides which frames come together in a minibatch. So what has been found is written to the training's directory,
 and an interrupted training goes on with it, as long as it fits.
@@ -144,7 +144,8 @@ def _streamed(room: Room, data: Path) -> int:
         heldout = figure(room.most(room.heldout) / _MB)
         raise UserError(f"{data}: memory is not enough for blocks of frames: all of a rank's {found}; held-out frames, "
                         f"{heldout} MB, are kept as a whole; {_CURE}")  # fmt: skip
-    room.comm.say(f"the frames of a rank would {found}, for the network too: they are streamed from disk, as with --max-store-mb {limit // _MB}")
+    streamed = f"they are streamed from disk, as with --max-store-mb {limit // _MB}"
+    room.comm.say(f"the frames of a rank would {found}, for the network too: {streamed}")
     return limit
 
 
