@@ -32,8 +32,8 @@ chan() {
 # by_network SHARDS
 by_network() {
   decoded chan shards/lstm lstm_clip "$1"
-  decoded chan shards/cnn cnn "$1"
-  decoded chan shards/dnn fbank_dnn "$1"
+  chan shards/cnn cnn "$1"
+  chan shards/dnn fbank_dnn "$1"
 }
 
 if stage 1 "Data"; then
@@ -54,9 +54,9 @@ fi
 
 if stage 4 "What keeps many shards alive"; then
   for shards in 16 8; do
-    once decoded chan many/alone lstm_clip $shards
-    for momentum in 0.5 0.9; do once decoded chan many/momentum-$momentum lstm_clip $shards --server-momentum $momentum; done
-    for decay in 0.9 0.7 0.5; do once decoded chan many/decay-$decay lstm_clip $shards --gradient-decay $decay; done
-    for distance in 1 4; do once decoded chan many/distance-$distance lstm_clip $shards --max-distance $distance; done
+    once chan many/alone lstm_clip $shards
+    for momentum in 0.5 0.9; do once chan many/momentum-$momentum lstm_clip $shards --server-momentum $momentum; done
+    for decay in 0.9 0.7 0.5; do once chan many/decay-$decay lstm_clip $shards --gradient-decay $decay; done
+    for distance in 1 4; do once chan many/distance-$distance lstm_clip $shards --max-distance $distance; done
   done
 fi

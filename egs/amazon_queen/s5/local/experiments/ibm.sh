@@ -38,15 +38,22 @@ ibm() {
     --learning-rate "$(ratio $rate 2560)" "$@"
 }
 
+# batch SCHEME[:TOPOLOGY] BATCH: with 16 learners at the published rate.
+batch() {
+  ibm "batch/${1/:/-}/$2" 16 "$2" "$1" 1
+}
+
 if stage 1 "Data"; then
   make_data
 fi
 
 if stage 2 "Batch by scheme, 16 learners"; then
-  for batch in 8192 4096 2048; do
-    for scheme in $all_schemes; do decoded ibm "batch/${scheme/:/-}/$batch" 16 $batch "$scheme" 1; done
+  for scheme in $all_schemes; do decoded batch "$scheme" 8192; done
+  for batch in 4096 2048; do
+    for scheme in gradient dpsgd:fixed-ring; do batch "$scheme" $batch; done
+    for scheme in dpsgd:random-ring adpsgd $rings d1d; do once batch "$scheme" $batch; done
   done
-  for scheme in gradient dpsgd:random-ring adpsgd; do decoded ibm "batch/${scheme/:/-}/12288" 16 12288 "$scheme" 1; done
+  for scheme in gradient dpsgd:random-ring adpsgd; do once batch "$scheme" 12288; done
   decoded ibm batch/one/256 1 256 allreduce 10 --warm-up-factor 1
 fi
 

@@ -18,7 +18,7 @@ list=""          # add the names of the trainings to this file, and train nothin
 decode=true      # decode the test set where error rates were published
 num_utts=2520    # utterances to train on
 sgd_rate=0.02    # of one learner, chosen by stage 2
-ng_rate=0.005    # with natural gradient
+ng_rate=0.02     # with natural gradient
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh

@@ -11,10 +11,9 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . ../../utils/recipe.sh
 
-seeds="1 2 3"         # of each training with 16 learners; the others are trained with seed 1 alone
+seeds="1 2 3"         # of each training
 kept=parallel         # directory of the results (path)
 list=""               # add the names of the trainings to this file, and train nothing (path)
-decode=true           # decode the test set with 16 learners and one
 num_utts=1260         # utterances to train on
 learners="16 4 8"     # numbers of learners
 parse_recipe_options "$@"
@@ -39,15 +38,13 @@ if stage 1 "Data"; then
 fi
 
 if stage 2 "Schemes by learners"; then
-  once decoded scheme every allreduce 1 --period-frames 1280
+  scheme every allreduce 1 --period-frames 1280
   for num in $learners; do
-    made="once scheme"
-    if [ "$num" = 16 ]; then made="decoded scheme"; fi
-    for name in $by_frames; do $made every "$name" "$num" --period-frames 1280; done
-    for name in $by_minibatch; do $made every "$name" "$num"; done
+    for name in $by_frames; do scheme every "$name" "$num" --period-frames 1280; done
+    for name in $by_minibatch; do scheme every "$name" "$num"; done
   done
 fi
 
 if stage 3 "Rare mixing, every 100 minibatches"; then
-  for name in allreduce bmuf slowmo diloco easgd kaldi; do decoded scheme rare "$name" 16 --period-frames 12800; done
+  for name in allreduce bmuf slowmo diloco easgd kaldi; do scheme rare "$name" 16 --period-frames 12800; done
 fi

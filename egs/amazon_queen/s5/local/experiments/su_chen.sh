@@ -17,13 +17,16 @@ kept=parallel    # directory of the results (path)
 list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
 num_utts=1260    # utterances to train on
+sgd_rate=0.008   # of one learner, for minibatches of 128
+ng_rate=0.0025   # with natural gradient
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
 
 dbn=exp/experiments/dbn_256
 from_dbn="--dbn $dbn"
-by_ng="--natural-gradient online"
+by_ng="--natural-gradient online --learning-rate $ng_rate"
+by_sgd="--learning-rate $sgd_rate"
 
 # su_chen NAME LEARNERS OPTIONS...: averages every 10 minibatches of 128 unless the options say otherwise.
 su_chen() {
@@ -35,9 +38,9 @@ su_chen() {
 # by_start_and_gradient LEARNERS: from a DBN and from random parameters, by natural gradient and by SGD.
 by_start_and_gradient() {
   decoded su_chen "learners/dbn-ng/$1" "$1" $from_dbn $by_ng
-  decoded su_chen "learners/dbn-sgd/$1" "$1" $from_dbn
+  decoded su_chen "learners/dbn-sgd/$1" "$1" $from_dbn $by_sgd
   decoded su_chen "learners/random-ng/$1" "$1" $by_ng
-  decoded su_chen "learners/random-sgd/$1" "$1"
+  decoded su_chen "learners/random-sgd/$1" "$1" $by_sgd
 }
 
 # poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the model of one learner is kept and decoded, too.
@@ -53,7 +56,7 @@ fi
 
 if stage 2 "Rates of 16 learners"; then
   for rate in 0.001 0.004 0.016; do
-    once su_chen rates/dbn-ng/$rate 16 $from_dbn $by_ng --learning-rate $rate --num-epochs 2
+    once su_chen rates/dbn-ng/$rate 16 $from_dbn --natural-gradient online --learning-rate $rate --num-epochs 2
     once su_chen rates/dbn-sgd/$rate 16 $from_dbn --learning-rate $rate --num-epochs 2
   done
 fi
