@@ -115,6 +115,17 @@ def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_pa
         assert (run.loss, run.accuracy) == (loss, accuracy)
 
 
+def test_word_error_rates_of_both_models_are_kept(tmp_path):
+    place = simulation(tmp_path / "poster/ring/16/seed1", 3.0)
+    assert (run := keep(place, tmp_path / "x.jsonl")).wer is None and run.learner_wer is None
+    for model, wer in (("", 20.0), ("learner", 22.1)):
+        (scoring := place / model / "decode_test" / "scoring").mkdir(parents=True)
+        entry = {"wer": wer}
+        (scoring / "summary.json").write_text(json.dumps({"data": "data/test", "signature": "wer", "chosen": entry, "best": entry}))
+    run = keep(place, tmp_path / "x.jsonl")
+    assert (run.wer, run.learner_wer) == (20.0, 22.1)
+
+
 def test_what_cannot_be_kept(tmp_path):
     place = simulation(tmp_path / "short" / "seed1", 3.0)
     with pytest.raises(UserError, match="TABLE/ROW/COLUMN/seedN"):

@@ -17,7 +17,7 @@ kept=parallel    # directory of the results (path)
 list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
 num_utts=2520    # utterances to train on
-sgd_rate=0.02    # of one learner, chosen by stage 2
+sgd_rate=0.02    # of one learner; stage 2 has others
 ng_rate=0.02     # with natural gradient
 parse_recipe_options "$@"
 cd ../..
