@@ -16,7 +16,7 @@ from pyasr.base.options import option
 
 ALIGNMENT_BYTES = 4  # of a frame, in memory all the time
 _FRAME_BYTES, _MOST_BYTES = 80, 1_000_000_000  # for features by pdf unless the user says otherwise
-_SMALL_BYTES = 32_000_000  # so much is taken however few frames there are
+_SMALL_BYTES = 128_000_000  # so much is taken however few frames there are
 _LEAST_BYTES = 2_000_000  # a block of features
 _SHARE = 0.8  # of what is free beside the alignment
 _MB = 1_000_000
@@ -27,7 +27,7 @@ class StoreOptions:
     """How a rank keeps its frames."""
 
     max_store_mb: int = option(0, "memory for a rank's frames; what does not fit is read from disk in each iteration; "
-                                  "0: 84 bytes a frame, about 1000 MB at most", minimum=0)  # fmt: skip
+                                  "0: 84 bytes a frame, 128 to 1000 MB", minimum=0)  # fmt: skip
 
 
 def reserve(data: Path, num_frames: int, options: StoreOptions, comm, kept_bytes: int = ALIGNMENT_BYTES) -> int:
