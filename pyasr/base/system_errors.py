@@ -38,7 +38,7 @@ _ADVICE = {
                   f"and {AGAIN}",
     errno.EMFILE: f"too many files are open in this process; allow more by 'ulimit -n 4096', and {AGAIN}",
     errno.ENFILE: f"too many files are open on this machine; end other programs, and {AGAIN}",
-    errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs, and {AGAIN}",
+    errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs or ranks on a host, and {AGAIN}",
     errno.EAGAIN: f"the system allows no more processes or threads ({{reason}}); see 'ulimit -u', and {AGAIN}",
     errno.EINTR: f"interrupted by a signal; {AGAIN}",
     errno.EBUSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
@@ -52,7 +52,7 @@ _ELSE = f"the system refused ({{reason}}); correct the cause, and {AGAIN}"
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 _IN_TEXT = {os.strerror(number): number for number in (
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)}  # fmt: skip
-_IN_TEXT |= {"can't start new thread": errno.EAGAIN, "DefaultCPUAllocator": errno.ENOMEM}
+_IN_TEXT |= {"can't start new thread": errno.EAGAIN, "DefaultCPUAllocator": errno.ENOMEM, "CUDA out of memory": errno.ENOMEM}
 _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which omits the system's reason
 _ABSENCE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _PACKAGE = str(Path(__file__).resolve().parents[2])

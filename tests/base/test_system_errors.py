@@ -46,6 +46,7 @@ CASES = {
     "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); correct the cause, and run the same command",
     "raise BlockingIOError(11, os.strerror(11))": "the system allows no more processes or threads (Resource temporarily unavailable)",
     "raise MemoryError('Unable to allocate 2 GiB')": "memory ran out (Unable to allocate 2 GiB)",
+    "raise RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')": "memory ran out (CUDA out of memory. Tried to allocate 2 GiB)",
     "raise RuntimeError(\"can't start new thread\")": "the system allows no more processes or threads (can't start new thread)",
     "raise ImportError('libx.so: failed to map segment: Cannot allocate memory')": "memory ran out (libx.so: failed to map segment",
 }  # fmt: skip

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import toy_dbn
 import torch
 from corpora import make_alignments, make_data
 from toy_jobs import NUM_PDFS, with_options
@@ -105,6 +106,12 @@ def test_ranks_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
         assert bool(read) == (name == "whole")
         models.append(load_model(out / "final.nnet").network.state_dict())
     assert models[0].keys() == models[1].keys() and all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_ranks_that_train_machines_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
+    spec = toy_dbn.spec_of(toy_dbn.make_toy(tmp_path), tmp_path / "out")
+    monkeypatch.setattr(FeatureReader, "_read_tables", lambda reader: pytest.fail(f"{reader.data} is read as a whole"))
+    assert len(run_threads(2, lambda comm: toy_dbn.pretrained(spec, comm))[0].rbms) == spec.training.hidden.hidden_layers
 
 
 def counted(function, calls: list):
