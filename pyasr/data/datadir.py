@@ -223,11 +223,12 @@ class DataDir:
 
     def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> dict[str, float]:
         """The `length` of every utterance; the mean of all for those that are not known, or of which it is not a number."""
-        lengths = np.fromiter(map(length, known.values()), np.float64)
+        lengths = found = np.fromiter(map(length, known.values()), np.float64)
+        if list(known) != self.utterances:
+            found = np.fromiter((length(known[utt]) if utt in known else math.nan for utt in self.utterances), np.float64)
         lengths = lengths[~np.isnan(lengths)]
         missing = float(np.mean(lengths)) if len(lengths) else 1.0
-        found = ((utt, length(known[utt]) if utt in known else math.nan) for utt in self.utterances)
-        return {utt: missing if math.isnan(value) else value for utt, value in found}
+        return dict(zip(self.utterances, np.where(np.isnan(found), missing, found).tolist()))
 
     def recording(self, utterance: str) -> str:
         """The key of wav.scp that an utterance is in. Raises UserError where `segments` is there, but not the utterance in it."""

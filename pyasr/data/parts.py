@@ -5,8 +5,8 @@
     part = part_of(spec.data, spec.out, spec.num_jobs, job)                              # the job
     part.utterances, part.open().utt2spk
 
-They lie in the step's own scratch directory, where no other step finds them, and last as long as its jobs. What jobs say names the data
-directory itself.
+They lie in the step's own scratch directory, apart from those of other steps, and are removed when its jobs have ended. Messages of the
+jobs name the data directory itself.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ def parts_of_jobs(data: Path, out: Path, lists: list[list[str]], tables: Iterabl
     """
     directory, folder = DataDir(data), Path(out) / name
     places = [folder / str(job) for job in range(1, len(lists) + 1)]
-    if folder.exists():
-        remove_tree(folder)
+    _remove(folder)
     try:
         for place, utterances in zip(places, lists):
             place.mkdir(parents=True)
@@ -69,6 +68,11 @@ def parts_of_jobs(data: Path, out: Path, lists: list[list[str]], tables: Iterabl
                 (place / table).write_bytes(lines)
         yield
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
         remove_tree(folder)
 
 

@@ -13,7 +13,7 @@ from pyasr.data.soundness import Soundness
 
 UTILS = Path(__file__).parents[2] / "utils"
 TABLES = ("utt2spk", "spk2utt", "text", "segments", "wav.scp")
-MOST_BYTES = 700  # of address space that an utterance may take, of which the tables' lines are 200
+MOST_BYTES = 500  # of memory that an utterance may take
 CHANGES = st.sampled_from(["", " ", "  x", "\t", "\r", "\u00a0", "<eps>", "-1", "9 9", "ann", "bob-001", "\x1c", "\n", "é"])
 
 
@@ -51,7 +51,7 @@ def test_a_sound_directory_is_certain_to_be(tmp_path):
 
 
 def test_memory_of_many_utterances(tmp_path):
-    """The whole program, by the address space that it is given beyond what it takes of a small directory."""
+    """Of the whole program, beyond what it takes of a small directory."""
     small, large = ((tmp_path / name, num) for name, num in (("small", 100), ("large", 100_000)))
     for path, num in (small, large):
         write_many(path, num)
