@@ -43,7 +43,28 @@ def split_line(line: str) -> tuple[str, str]:
     return key, value.strip()
 
 
-class Table(Mapping[str, str]):
+class _Paired(Mapping[str, T]):
+    """A Mapping that is gone through by `pairs()`, its (key, value) pairs, one after the other."""
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, _ in self.pairs())
+
+    def items(self) -> ItemsView[str, T]:
+        """(key, value) pairs in the table's order."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[T]:
+        """In the table's order."""
+        return _Values(self)
+
+    def __or__(self, others: Mapping[str, T]) -> dict[str, T]:
+        return dict(self.items()) | dict(others.items())
+
+    def __ror__(self, others: Mapping[str, T]) -> dict[str, T]:
+        return dict(others.items()) | dict(self.items())
+
+
+class Table(_Paired[str]):
     """{key: value} of a text table, in its order. `lines` are UTF-8, `KEY VALUE` or `KEY` with a line break each, without other blanks at
     their ends; of several with one key the last counts.
     """
@@ -79,17 +100,6 @@ class Table(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._begins) - 1
 
-    def __iter__(self) -> Iterator[str]:
-        return (key for key, _ in self.pairs())
-
-    def items(self) -> ItemsView[str, str]:
-        """(key, value) pairs in the table's order."""
-        return _Items(self)
-
-    def values(self) -> ValuesView[str]:
-        """In the table's order."""
-        return _Values(self)
-
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self._line_of(key) is not None
 
@@ -98,12 +108,6 @@ class Table(Mapping[str, str]):
         if number is None:
             raise KeyError(key)
         return self._line(number).partition(b" ")[2].decode()
-
-    def __or__(self, others: Mapping[str, str]) -> dict[str, str]:
-        return dict(self.items()) | dict(others.items())
-
-    def __ror__(self, others: Mapping[str, str]) -> dict[str, str]:
-        return dict(others.items()) | dict(self.items())
 
     def where(self, wanted: Iterable[bool]) -> Table:
         """The lines for which `wanted`, one truth value a line, is true."""
@@ -285,7 +289,7 @@ class _Values(ValuesView):
         return (value for _, value in self._mapping.pairs())
 
 
-class Lazy(Mapping[str, str]):
+class Lazy(_Paired[str]):
     """A table that `make`, a function that gives its (key, value) pairs, makes each time it is gone through; it is kept only where it is
     looked into."""
 
@@ -302,25 +306,14 @@ class Lazy(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._table)
 
-    def __iter__(self) -> Iterator[str]:
-        return (key for key, _ in self.pairs())
-
     def __contains__(self, key: object) -> bool:
         return key in self._table
 
     def __getitem__(self, key: str) -> str:
         return self._table[key]
 
-    def items(self) -> ItemsView[str, str]:
-        """(key, value) pairs, each of them as it is made."""
-        return _Items(self)
 
-    def values(self) -> ValuesView[str]:
-        """Each value as it is made."""
-        return _Values(self)
-
-
-class Parsed(Mapping[str, T]):
+class Parsed(_Paired[T]):
     """A table whose values are what `parse` makes of those of another when they are asked for."""
 
     def __init__(self, table: Mapping[str, str], parse: Callable[[str], T]):
@@ -341,14 +334,6 @@ class Parsed(Mapping[str, T]):
     def pairs(self) -> Iterator[tuple[str, T]]:
         """(key, parsed value), one after the other."""
         return ((key, self._parse(value)) for key, value in self._table.items())
-
-    def items(self) -> ItemsView[str, T]:
-        """(key, parsed value) pairs."""
-        return _Items(self)
-
-    def values(self) -> ValuesView[T]:
-        """The parsed values."""
-        return _Values(self)
 
 
 def mapped(table: Mapping[str, str], key: Callable[[str], str] = str, value: Callable[[str], object] | None = None) -> Lazy:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.base.errors import UserError
-from pyasr.io.tables import Lazy, Table, having, mapped, sorted_items, split_line
+from pyasr.io.tables import Lazy, Parsed, Table, having, mapped, sorted_items, split_line
 from pyasr.io.text import write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=4)
@@ -55,6 +55,8 @@ def test_tables_that_are_made_when_asked_for(items, kept):
     longer = mapped(Table.of(items), lambda key: f"x{key}", len)
     assert dict(longer.items()) == {f"x{key}": len(value) for key, value in plain.items()} and bool(longer) == bool(plain)
     assert dict(having(Table.of(items), kept).items()) == {key: value for key, value in plain.items() if key in kept}
+    for found in (Table.of(items), Parsed(Table.of(items), str), having(Table.of(items), plain)):
+        assert found | {"x": "y"} == plain | {"x": "y"} and {"x": "y"} | found == {"x": "y"} | plain and list(found.items()) == list(plain.items())
     made = Lazy(lambda: iter(plain.items()))
     assert len(made) == len(plain) and all(made[key] == value and key in made for key, value in plain.items()) and "no word" not in made
 
