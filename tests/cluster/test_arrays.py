@@ -13,7 +13,7 @@ from pyasr.cluster.slurm import Slurm
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from array_jobs import SCHEDULERS, commands, run_array  # noqa: E402
 
-NUM_JOBS = 24
+NUM_JOBS = 16
 
 
 @pytest.mark.parametrize("runner, fixture", [("slurm.pl", "slurm"), ("queue.pl", "grid")])
