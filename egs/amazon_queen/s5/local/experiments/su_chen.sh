@@ -18,7 +18,7 @@ list=""          # add the names of the trainings to this file, and train nothin
 decode=true      # decode the test set where error rates were published
 num_utts=1260    # utterances to train on
 sgd_rate=0.008   # of one learner, for minibatches of 128
-ng_rate=0.0025   # with natural gradient
+ng_rate=0.008    # with natural gradient
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
