@@ -9,7 +9,7 @@ from pyasr.base.errors import UserError
 from pyasr.intake.own.corpus import PARTS, Corpus, ReadingOptions, Recording, Utterance, part_of
 from pyasr.intake.own.naming import name_speakers, name_utterances
 from pyasr.intake.own.preparing import choose_rate
-from pyasr.intake.own.sizes import TABLE, lm_order, sizes_for
+from pyasr.intake.own.sizes import TABLE, fmllr_min_count, lm_order, sizes_for
 from pyasr.intake.own.splitting import SplitOptions, split
 
 
@@ -69,6 +69,7 @@ def test_sizes_grow_with_hours():
         assert less.tri1 <= less.tri2 <= less.tri3
     assert sizes_for(0.57).units == 512 and sizes_for(3.6).tri3 == (2000, 20000) and sizes_for(3000).tri3 == (11500, 200000)
     assert (lm_order(500), lm_order(30000)) == (2, 3)
+    assert (fmllr_min_count([3.0, 4.5, 5.0]), fmllr_min_count([3.0, 1.5, 5.0])) == (100, 500)
 
 
 @pytest.mark.parametrize("rates, wanted", [({16000: 10}, 16000), ({8000: 10}, 8000), ({44100: 5, 48000: 5}, 16000), ({16000: 99, 8000: 1}, 16000),

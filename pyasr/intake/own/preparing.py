@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,6 +46,14 @@ class Prepared:
     def hours(self, part: str) -> float:
         """Hours of speech of a part."""
         return sum(map(self.corpus.duration_s, self.split.parts[part])) / 3600
+
+    def seconds_of_speakers(self, parts: Iterable[str]) -> Counter:
+        """{(part, speaker): seconds of speech}."""
+        seconds = Counter()
+        for part in parts:
+            for one in self.split.parts[part]:
+                seconds[part, one.speaker] += self.corpus.duration_s(one)
+        return seconds
 
     def counts(self, part: str) -> Counter:
         """{word: count} of a part."""

@@ -13,9 +13,10 @@ from pyasr.base.options import to_json
 from pyasr.base.output import atomic_write
 from pyasr.base.step import is_forced
 from pyasr.base.written_files import WrittenFiles
+from pyasr.intake.own.corpus import PARTS
 from pyasr.intake.own.findings import has_several_channels
 from pyasr.intake.own.preparing import CorpusOptions, Prepared, choose_rate
-from pyasr.intake.own.sizes import Sizes, lm_min_counts, lm_order, sizes_for
+from pyasr.intake.own.sizes import Sizes, fmllr_min_count, lm_min_counts, lm_order, sizes_for
 from pyasr.lang.prepare_dict import CMUDICT, LETTERS
 
 ROOT = Path(pyasr.__file__).resolve().parents[1]
@@ -123,6 +124,7 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
         ("tri2_gauss", row.tri2[1], "their Gaussians"),
         ("tri3_leaves", row.tri3[0], "the same adapted to speakers; the network has as many outputs"),
         ("tri3_gauss", row.tri3[1], "their Gaussians"),
+        ("fmllr_min_count", fmllr_min_count(prepared.seconds_of_speakers(PARTS[1:]).values()), "least frames by which a speaker is adapted"),
         ("decoded", "mono tri1 tri2", "systems that are decoded besides tri3 and the network (any of these) (may be empty)"),
         ("nj", jobs, "parallel jobs of features, GMMs and decoding (at least 1)"),
         ("num_ranks", min(cores, 2) if cores < 8 else 4, "MPI ranks of the network's training (at least 1)"),

@@ -58,17 +58,17 @@ if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speak
   utils/dict_dir_add_pronprobs.py $data/local/dict $exp/tri2_prons $data/local/dict_prons
   utils/prepare_lang.py $data/local/dict_prons "<unk>" $data/lang_prons
   utils/make_grammar.py $data/lang_prons $data/local/lm/lm.arpa.gz $data/lang_prons_test
-  steps/train_sat.py $gmm --cmd "$train_cmd" --num-leaves "$tri3_leaves" --num-gauss "$tri3_gauss" $data/train $data/lang_prons \
-    $exp/tri2_ali $exp/tri3
-  steps/align_fmllr.py $gmm --cmd "$train_cmd" $data/train $data/lang_prons $exp/tri3 $exp/tri3_ali
+  steps/train_sat.py $gmm --cmd "$train_cmd" --fmllr-min-count "$fmllr_min_count" --num-leaves "$tri3_leaves" --num-gauss "$tri3_gauss" \
+    $data/train $data/lang_prons $exp/tri2_ali $exp/tri3
+  steps/align_fmllr.py $gmm --cmd "$train_cmd" --fmllr-min-count "$fmllr_min_count" $data/train $data/lang_prons $exp/tri3 $exp/tri3_ali
 fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
   for system in $decoded tri3; do
-    step=decode lang=lang_test
-    if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test; fi
+    step=decode lang=lang_test opts=""
+    if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test opts="--fmllr-min-count $fmllr_min_count"; fi
     utils/make_graph.py $data/$lang $exp/$system $exp/$system/graph
-    decode $step $exp/$system $exp/$system/graph ""
+    decode $step $exp/$system $exp/$system/graph "" $opts
   done
 fi
 
