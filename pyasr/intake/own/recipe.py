@@ -112,6 +112,7 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
     dictionary = prepared.language.dictionary
     source = {CMUDICT: "CMUdict, since the texts are English", LETTERS: "the letters of the words"}.get(dictionary, "this lexicon")
     sizes = f"for {hours:.2f} hours of training speech"
+    least_frames = fmllr_min_count(prepared.seconds_of_speakers(PARTS[1:]).values())
     return [
         ("data", "data", "where the prepared corpus is made"),
         ("dictionary", dictionary, f"pronunciations: {source}"),
@@ -124,7 +125,7 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
         ("tri2_gauss", row.tri2[1], "their Gaussians"),
         ("tri3_leaves", row.tri3[0], "the same adapted to speakers; the network has as many outputs"),
         ("tri3_gauss", row.tri3[1], "their Gaussians"),
-        ("fmllr_min_count", fmllr_min_count(prepared.seconds_of_speakers(PARTS[1:]).values()), "least frames by which a speaker is adapted"),
+        ("fmllr_min_count", least_frames, "least frames by which a speaker is adapted"),
         ("decoded", "mono tri1 tri2", "systems that are decoded besides tri3 and the network (any of these) (may be empty)"),
         ("nj", jobs, "parallel jobs of features, GMMs and decoding (at least 1)"),
         ("num_ranks", min(cores, 2) if cores < 8 else 4, "MPI ranks of the network's training (at least 1)"),
