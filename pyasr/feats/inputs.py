@@ -206,13 +206,14 @@ class FeatureReader:
 
     @cached_property
     def _columns(self) -> int:
-        """D, from the first utterance that has frames, which is read for it once."""
-        return next((features.shape[1] for features in map(self._stored, self.keys) if len(features)), 0)
+        """D, from the first utterance that has frames, which is read for it once; of a part without any, from the whole directory."""
+        found = next((features.shape[1] for features in map(self._stored, self.keys) if len(features)), 0)
+        return FeatureReader(self.data, InputOptions(cmvn="none"))._columns if self.part and not found else found
 
     @cached_property
     def dim(self) -> int:
         """Columns of the input matrices."""
-        if not self.keys:
+        if not self.keys and not self._columns:
             raise UserError(f"{self.data}/feats.scp is empty; run steps/make_mfcc.py {self.data}")
         return self.options.dim(self._columns) if self.matrix is None else len(self.matrix)
 

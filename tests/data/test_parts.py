@@ -113,6 +113,9 @@ def test_features_of_a_part(opened, tmp_path):
         assert {Path(name).parent for name in opened} == {out / PARTS / "2"}
         with pytest.raises(UserError, match=f"{path}/feats.scp: no features of utterance {lists[0][0]}"):
             reader[lists[0][0]]
+        (out / PARTS / "2" / "feats.scp").write_text("")
+        without = FeatureReader(path, InputOptions(deltas=1), part=part_of(path, out, 2, 2))
+        assert without.keys == [] and without.dim == whole.dim
 
 
 def test_statistics_by_jobs_are_those_of_one_process(tmp_path):
