@@ -23,12 +23,11 @@ import sys
 from typing import NoReturn
 
 from pyasr.base import job
+from pyasr.base.fork_messages import MESSAGE_BYTES, READY
 from pyasr.base.kernels import load_kernels, loaded_kernels
 from pyasr.base.parent import die_with_parent
 from pyasr.base.process_end import leave
 
-READY = b"ready"
-MESSAGE_BYTES = 1 << 16
 _REPORT_BYTES = 1 << 17
 
 

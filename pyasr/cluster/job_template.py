@@ -17,7 +17,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from pyasr.base.job_forks import MESSAGE_BYTES, READY
+from pyasr.base.fork_messages import MESSAGE_BYTES, READY
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.processes import Guard
 
