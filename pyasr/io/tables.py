@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, 
 from copy import copy
 from functools import cached_property
 from io import BytesIO
-from itertools import chain, compress, islice
+from itertools import chain, compress, islice, pairwise
 from operator import eq, lt
 from pathlib import Path
 from typing import TypeVar
@@ -89,8 +89,7 @@ class Table(_Paired[str]):
     def of(cls, items: Iterable[tuple[str, object]]) -> Table:
         """The table of (key, value) pairs."""
         table = cls(_joined(f"{key} {value}".rstrip() + "\n" for key, value in items))
-        doubled = table._doubled() if table._order is not None else ()
-        return table.where(number not in doubled for number in range(len(table))) if doubled else table
+        return cls.of(dict(table.items()).items()) if table._order is not None and table._has_doubled() else table
 
     @classmethod
     def of_keys(cls, keys: Iterable[str]) -> Table:
@@ -216,14 +215,10 @@ class Table(_Paired[str]):
         keys = list(chain.from_iterable(self._key_blocks()))
         return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
 
-    def _doubled(self) -> set[int]:
-        """Numbers of the lines behind which another one has the same key."""
-        before, found = self._order[0], set()
-        for number in self._order[1:]:
-            if self._key(number) == self._key(before):
-                found.add(before)
-            before = number
-        return found
+    def _has_doubled(self) -> bool:
+        """Whether two lines have the same key."""
+        keys = map(self._key, self._order)
+        return any(key == following for key, following in pairwise(keys))
 
     def _check_lines(self, path: Path) -> None:
         """Raise UserError, with its number, for the first empty line or second one of a key."""

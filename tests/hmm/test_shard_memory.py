@@ -98,7 +98,8 @@ def test_what_is_not_enough_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=sentence):
         reserve(data, 1_000_000, StoreOptions(3), comm)
     assert reserve(data, 1_000_000, StoreOptions(6), comm) == 2_000_000
-    assert reserve(data, 1_000_000, StoreOptions(), comm) == 80_000_000
+    assert reserve(data, 1_000_000, StoreOptions(), comm) == 128_000_000
+    assert reserve(data, 2_000_000, StoreOptions(), comm) == 160_000_000
     assert reserve(data, 10**9, StoreOptions(), comm) == 1_000_000_000
     monkeypatch.setattr(store.host_memory, "free_bytes", lambda: 10_000_000)
     sentence = "data: memory is not enough: 5000000 frames of a rank take at least 22 MB, 10 MB are free for each rank; give more"

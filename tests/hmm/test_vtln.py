@@ -210,7 +210,7 @@ def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
     told()
     assert "is up to date" in told()
     for path in files:
-        path.write_text("u1 {}\n")
+        path.write_text("u1 u1 0 1\n" if path.name == "segments" else "u1 {}\n")
         assert f"is out of date: {path} changed" in told()
 
 
