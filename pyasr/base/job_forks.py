@@ -112,6 +112,7 @@ def _leave_like_a_program(argv: list[str], report: socket.socket | None) -> NoRe
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         if isinstance(error, KeyboardInterrupt):
+            sys.stdout.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         status = 1

@@ -3,7 +3,7 @@
     with parts_of_jobs(data, out, split(data, nj), tables=("utt2spk", "feats.scp")):     # the step: OUT/.data_parts/JOB
         run_jobs(...)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)                              # the job
-    part.utterances, part.open().utt2spk
+    part.utterances, part.directory().utt2spk
 
 They lie in the step's own scratch directory, apart from those of other steps, and are removed when its jobs have ended. Messages of the
 jobs name the data directory itself.
@@ -35,7 +35,7 @@ class Part:
     tables: Path
     utterances: list[str]
 
-    def open(self) -> DataDir:
+    def directory(self) -> DataDir:
         """The data directory, as far as this part goes."""
         return DataDir(self.data, self.tables)
 

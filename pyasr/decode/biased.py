@@ -134,7 +134,7 @@ def _common_words_file(spec: BiasedSpec) -> Path:
 def decode_shard(spec: BiasedSpec, job: int) -> None:
     """Decode the `job`-th part of the utterances, 1-based."""
     lang, part = LangDir(spec.lang), part_of(spec.data, spec.out, spec.num_jobs, job)
-    texts = map_text(part.open().table("text"), lang.words, lang.oov).ids
+    texts = map_text(part.directory().table("text"), lang.words, lang.oov).ids
     graphs, common = BiasedGraphs(lang, spec.model_dir, spec.graph), _common_words(spec, lang)
     scorer, tid2pdf = load_scorer(spec.model_dir, adapted=spec.transform_dir is not None)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)

@@ -133,7 +133,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
     part = part_of(spec.data, spec.out, spec.num_jobs, job, _cut)
-    data, utterances = part.open(), part.utterances
+    data, utterances = part.directory(), part.utterances
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"

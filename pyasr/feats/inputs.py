@@ -127,11 +127,11 @@ class FeatureReader:
         self._table = read_scp(self._file("feats.scp"))
         self.keys = list(self._table)
         self._num_frames: dict[str, int] | None = None
-        self._utt2spk = dict(self.part.open().utt2spk.items()) if self.part else read_utt2spk(self._file("utt2spk"))
+        self._utt2spk = dict(self.part.directory().utt2spk.items()) if self.part else read_utt2spk(self._file("utt2spk"))
         self._cmvn = read_scp(self._file("cmvn.scp")) if self.options.cmvn == "speaker" else {}
 
     def _file(self, name: str) -> Path:
-        return _existing(self.part.open().file(name) if self.part else self.data / name)
+        return _existing(self.part.directory().file(name) if self.part else self.data / name)
 
     def save_tables(self, path: Path, keys: list[str], num_frames: Iterable[int], cmvn: str) -> None:
         """Write what is known of the utterances `keys`, of these lengths, for `PackedTables`. An utterance without features is refused when

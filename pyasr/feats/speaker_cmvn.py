@@ -97,7 +97,7 @@ def write_by_jobs(data: Path, out: Path, named: Path, jobs: JobOptions, run: Cal
 
 def stats_shard(spec: CmvnSpec, job: int) -> None:
     """Statistics of the speakers of job `job` (1-based): writes stats.JOB.ark, and without.JOB with the utterances that have no frames."""
-    stats, without = speaker_stats(part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers).open())
+    stats, without = speaker_stats(part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers).directory())
     write_ark(_stats(spec.out, job), stats)
     _without(spec.out, job).write_text("".join(f"{utt}\n" for utt in without), encoding="utf-8")
 

@@ -109,7 +109,7 @@ def score_speakers(spec: VtlnSpec, job: int) -> None:
     trans, gmm = read_model(first_pass_model(spec.ali_dir))
     weighting = SilenceWeighting(trans, lang.silence_phones, 0.0)
     part = part_of(spec.data, spec.out, spec.num_jobs, job, _cut)
-    data = part.open()
+    data = part.directory()
     warped = WarpedInputs(data, spec.ali_dir, spec.seed)
     speakers, scores = list(dict.fromkeys(data.utt2spk[utt] for utt in part.utterances)), {}
     alignments = read_job_archives(spec.ali_dir, keys=set(part.utterances))

@@ -51,7 +51,7 @@ class ExtractSpec:
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and left_out.JOB."""
     part = part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers)
-    speakers, data = _Speakers(spec, part), part.open()
+    speakers, data = _Speakers(spec, part), part.directory()
     chosen = sorted({data.utt2spk[utt] for utt in part.utterances})
     progress = log.Progress("i-vectors", len(chosen), "speakers")
     with _writer(spec, "ivector", job) as by_speaker, _writer(spec, "ivector_online", job) as by_utterance:

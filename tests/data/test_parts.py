@@ -68,7 +68,7 @@ def test_a_job_reads_its_own_part(opened, tmp_path):
     with parts_of_jobs(path, out, lists, ("wav.scp", "segments", "text")):
         opened.clear()
         part = part_of(path, out, 3, 2)
-        data = part.open()
+        data = part.directory()
         assert part.utterances == lists[1] == data.utterances and set(data.text) == set(lists[1])
         assert data.segments[lists[1][0]] == DataDir(path).segments[lists[1][0]] and isinstance(data.segments[lists[1][0]], Segment)
         with pytest.raises(UserError, match=f"{path}/segments: no line for {lists[0][0]}; run utils/fix_data_dir.py {path}"):

@@ -147,7 +147,8 @@ def options_of(program: str) -> dict:
 def test_declared_work_goes_by_options_that_programs_have(program):
     options, work = options_of(program), works.WORKS[program]
     assert not work.workers or work.workers.replace("-", "_") in options
-    assert {name: options[name.replace("-", "_")] for name in works.DEFAULTS if name.replace("-", "_") in options}.items() <= works.DEFAULTS.items()
+    expected = works.DEFAULTS | ({work.workers: work.default} if work.default else {})
+    assert {name: options[name.replace("-", "_")] for name in works.DEFAULTS if name.replace("-", "_") in options}.items() <= expected.items()
     assert options.get("num_epochs", works.EPOCHS.get(program)) == works.EPOCHS.get(program)
     if program in ("train_mono", "train_deltas", "train_lda_mllt", "train_sat"):
         call = parse_call(f"steps/{program}.py", ["data/train", "lang", "ali", "out"])

@@ -141,7 +141,7 @@ def test_up_to_date(system, exp, scored, tmp_path, capsys):
     score(system, other)
     score(system, other)
     assert "up to date" in capsys.readouterr().out
-    for name, content in (("stm_subsets", "callhm ^en_\n"), ("glm", ";; no rules\n")):
+    for name, content in (("stm_subsets", "callhm ^en_\n"), ("glm", ";; one rule\nUH => %HESITATION / [ ] __ [ ]\n")):
         (other / "data" / name).write_text(content)
         scoring = score(system, other)
         assert "up to date" not in capsys.readouterr().out

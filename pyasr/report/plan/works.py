@@ -35,6 +35,7 @@ class Work:
     amount   of a call, beside what its network takes
     size     what the output grows with
     workers  the option with the number of processes that share it; '' for one process
+    default  the number without that option; 0: that of `DEFAULTS`
     held     hours, for instance, that the processes share and hold in memory
     loaded   million n-grams that each of them holds
     network  what the scores or the training of a network take beside the amount
@@ -47,10 +48,11 @@ class Work:
     held: Amount = nothing
     loaded: Amount = nothing
     network: Callable[[Call, Corpus], NetworkPart | None] = lambda call, corpus: None
+    default: int = 0
 
     def num_workers(self, call: Call) -> int:
         """Processes of a call."""
-        return int(call.number(self.workers, DEFAULTS[self.workers])) if self.workers else 1
+        return int(call.number(self.workers, self.default or DEFAULTS[self.workers])) if self.workers else 1
 
     def memory(self, call: Call, corpus: Corpus) -> float:
         """What the memory of a process grows with."""
@@ -209,7 +211,7 @@ WORKS = {
     "align_dnn": Work("hour of speech beside the network", hours_of(0), hours_of(0), "nj", network=_scores(2, 0)),
     "make_fmllr_feats": Work(_OF_COLUMNS, hours_by_columns(2), hours_by_columns(2), "nj"),
     "paste_feats": Work(_OF_COLUMNS, hours_by_columns(0), hours_by_columns(0), "nj"),
-    "compute_cmvn": Work("hour of speech", hours_of(0), hours_of(0)),
+    "compute_cmvn": Work("hour of speech", hours_of(0), hours_of(0), "nj", default=1),
     "train_ivector_extractor": Work("hour x 128 Gaussians x 40 dimensions", _ivectors, _ivectors, "nj", held=hours_of(0)),
     "extract_ivectors": Work("hour x 40 dimensions", _extracted, _extracted, "nj"),
     **dict.fromkeys(("prepare_dict", "prepare_joint_dict", "prepare_fisher_dict", "prepare_lang", "prepare_ctc_lang"), _VOCABULARY),
