@@ -49,7 +49,8 @@ class BatchRunner:
         self.number_of: dict[int, str] = {}  # of each job, the last
         self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
         self.ended: list[JobStatus] = []
-        self.status_files = {job: os.path.split(status_path(request.log_of(job))) for job in request.jobs}  # (directory, name) of each
+        files = {job: status_path(request.log_of(job)) for job in request.jobs}
+        self.status_files = {job: (str(path.parent), path.name) for job, path in files.items()}  # of each
         self.num_requeued: Counter[int] = Counter()  # of each job
         self.outlasting: list[str] = []  # numbers of jobs that were to be ended, and have not, so far as is known
         self.told: set[str] = set()
