@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the page of published experiments on parallel training: claims with our verdicts, tables, and pictures.
 
-Reads   RESULTS/*.jsonl, which utils/keep_simulation.py has written
+Reads   RESULTS/*.jsonl, which utils/keep_training.py has written
 Writes  PAGE, and beside it WORK_TABLE_{loss,wer,time,drift}.svg; a page that is no such one is replaced with --force alone
 
     local/experiments/page.sh        # of all experiments of a recipe

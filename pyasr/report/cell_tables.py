@@ -50,7 +50,7 @@ def _section(name: str, table: Table) -> str:
     parts = [_titled(title, pivot(table, lambda runs: spread([value(run) for run in runs], form)))
              for title, (value, form) in _MEASURES.items() if any(value(run) is not None for run in every)]  # fmt: skip
     if any(run.verdict != LEARNS for run in every):
-        parts.insert(0, _titled("What became of the networks", pivot(table, verdicts)))
+        parts.insert(0, _titled("Outcome", pivot(table, verdicts)))
     if name.endswith(f"/{_TIMED}"):
         parts += [_to_accuracy(table, level) for level in _LEVELS]
     return section(name.replace("/", ": "), *parts)

@@ -10,10 +10,10 @@ from pyasr.report.experiments import Experiments, spread, verdicts
 from pyasr.report.text_table import markdown_table
 
 HOW = """\
-A claim is *confirmed* or *refuted* where our trainings with the same seeds differ by more than chance: by Student's interval (95 %) of
-the difference of logarithms with three seeds or more, else by more than 1 % (losses) or 3 % (WERs). It is *not shown* where they do not,
-and *not tried* where trainings are missing. Numbers are means over seeds, with the least and the greatest where they differ, then the
-difference of the first cell from the second with its interval. Times are virtual seconds."""
+Trainings with the same seed are compared. A claim is *confirmed* or *refuted* if they differ by more than chance. With three or more seeds,
+chance is Student's 95 % interval of the difference of logarithms; with fewer, it is 1 % of losses and 3 % of WERs. A claim is *not shown* if
+the difference is within chance, and *not tried* if trainings are missing. Numbers are means over seeds, with minimum and maximum in brackets.
+The relative difference of the first cell from the second follows, with its interval. Times are virtual seconds."""
 _HEAD = ["claim", "source", "published", "ours", "verdict", "command"]
 _FORMS = {"wer": ".1f", "learner-wer": ".1f", "epoch": ".0f"}
 
@@ -31,8 +31,12 @@ def _verdict(claim: Claim, cells: Cells) -> str:
 
 
 def _commands(claim: Claim) -> str:
-    works = dict.fromkeys(name.partition("/")[0] for name in claim.cells)
-    return ", ".join(f"`local/experiments/{work}.sh`" for work in works) or "-"
+    """The commands that train the claim's cells, one of each work."""
+    works: dict[str, list[str]] = {}
+    for name in claim.cells:
+        work, _, cell = name.partition("/")
+        works.setdefault(work, []).append(cell)
+    return ", ".join(f'`local/experiments/{work}.sh --only "{" ".join(cells)}"`' for work, cells in works.items()) or "-"
 
 
 def _ours(claim: Claim, cells: Cells) -> str:

@@ -1,4 +1,4 @@
-"""Results of simulated trainings that are kept in a file, so that a comparison can go on for days, on one machine and then on another.
+"""Results of trainings that are kept in a file, so that a comparison may take days, on one machine and then on another.
 
 A training is named TABLE/ROW/COLUMN/seedN. The file has a line of JSON for each, in the order of the names.
 """
@@ -15,8 +15,9 @@ from pyasr.base.fingerprint import read_done
 from pyasr.base.foreign_json import parse_object
 from pyasr.base.output import atomic_write
 from pyasr.report.provenance import facts
-from pyasr.report.simulated_run import Run, read_run
-from pyasr.report.systems import family_of
+from pyasr.report.simulated_run import read_run
+from pyasr.report.systems import SIMULATION, family_of
+from pyasr.report.trained_run import read_trained
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class KeptRun:
     wer, learner_wer     of the test set, per cent
     epoch_s              virtual seconds of an epoch
     speed_up             relative to one learner's computing
-    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch
+    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch; empty of a training on MPI ranks
     distances            of learners from the consensus at the ends of epochs, relative
     made_by              the facts of the training step
     """
@@ -56,19 +57,21 @@ class KeptRun:
 
 
 def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
-    """Add the result of a simulation to a file, and return it. Raises UserError where `directory` has no complete simulation, or a name of
+    """Add the result of a training to a file, and return it. Raises UserError if `directory` has no complete training, or a name of
     another form."""
     name = "/".join(Path(directory).absolute().parts[-4:])
     done = read_done(directory)
     if family_of(name) is None or done is None:
-        raise UserError(f"{directory}: not a complete simulation TABLE/ROW/COLUMN/seedN; make one by steps/simulate_parallel.py")
-    run = _kept(read_run(directory), name, command or done["command"], facts(done))
+        raise UserError(f"{directory}: not a complete training TABLE/ROW/COLUMN/seedN; train it with a script of local/experiments/")
+    of_kind = _simulated if (directory / SIMULATION).exists() else _trained
+    run = of_kind(directory, name, command or done["command"], facts(done))
     write_kept(path, [*read_kept(path), run])
     return run
 
 
-def _kept(run: Run, name: str, command: str, made_by: dict) -> KeptRun:
-    """What is to be kept of a simulation."""
+def _simulated(directory: Path, name: str, command: str, made_by: dict) -> KeptRun:
+    """The result of a simulation."""
+    run = read_run(directory)
     history, timed, alone = run.content["history"], run.content["epoch_s"], run.of_learner
     loss, accuracy = (None, None) if run.diverged else (run.loss, run.accuracy)
     priors = (run.content.get("guessing") or {}).get("priors")
@@ -77,6 +80,13 @@ def _kept(run: Run, name: str, command: str, made_by: dict) -> KeptRun:
     return KeptRun(name, run.verdict, _rounded(loss), _rounded(accuracy, 2), _rounded(priors), _rounded(run.loss_apart),
                    _rounded(run.wer, 2), _rounded(alone and alone.wer, 2), _rounded(timed, 1), _rounded(timed and run.speed_up, 2),
                    curve, distances, command, made_by)  # fmt: skip
+
+
+def _trained(directory: Path, name: str, command: str, made_by: dict) -> KeptRun:
+    """The result of a training on MPI ranks, which has no virtual times. One that has diverged has no complete directory."""
+    run = read_trained(directory)
+    return KeptRun(name, "learns", _rounded(run.loss), _rounded(run.accuracy, 2), None, None, _rounded(run.wer, 2), None, None, None,
+                   (), tuple(map(_rounded, run.distances)), command, made_by)  # fmt: skip
 
 
 def _rounded(value: float | None, places: int = 4) -> float | None:
@@ -96,7 +106,7 @@ def _run(line: str, where: str) -> KeptRun:
         if run.cell is None or run.cell.count("/") != 2:
             raise ValueError(run.name)
     except (ValueError, TypeError):
-        raise UserError(f"{where}: not a result that utils/keep_simulation.py has written; remove the line") from None
+        raise UserError(f"{where}: not a result that utils/keep_training.py has written; remove the line") from None
     return run
 
 

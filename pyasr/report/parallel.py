@@ -10,11 +10,14 @@ from pyasr.report.provenance import in_order, made_with
 
 _HEAD = """# Parallel training on virtual learners
 
-Written by `utils/collect_parallel.py`; not edited by hand. Real training of small networks by learners in simulated time: what is learnt
-is real, what it takes is the declared network's and the declared minibatch's time. Loss is held-out cross-entropy, nats a frame, of the
-model at the end: the consensus of all learners. Speed-up is against one learner's computing; those of `gradient` and `post-local` are lower
-bounds, since no message of theirs is hidden behind the backward pass, as it is over MPI. The results and the command of each training are a
-line of WORK.jsonl beside this page; `missing` is a training that is planned, and has not been run.
+Written by `utils/collect_parallel.py`; do not edit by hand. Small networks are trained by virtual learners. The training is real. Time is
+simulated: it follows from the declared network between hosts and the declared time of a minibatch. `systems` are trainings on real MPI ranks.
+
+* *Loss* is the cross-entropy of held-out frames in nats per frame. It is that of the final model, the consensus of all learners.
+* *Speed-up* is relative to the computing time of one learner. The speed-ups of `gradient` and `post-local` are lower bounds: over MPI their
+  messages overlap with the backward pass, in the simulation they do not.
+* Each training is a line of WORK.jsonl in this directory, with its results and its command.
+* `missing` marks a planned training without a result.
 """
 
 
@@ -22,7 +25,7 @@ def page(found: Experiments) -> str:
     """The whole page; its pictures are `pictures`."""
     claims = section("Claims", claims_table.HOW, claims_table.claims_table(found)) if found.claims else ""
     borne = rates_borne.rates_borne(found)
-    rates = section("Rates that they bear", rates_borne.HOW, borne) if borne else ""
+    rates = section("Limits of batch and learning rate", rates_borne.HOW, borne) if borne else ""
     parts = [_HEAD, _trainings(found), claims, rates, *tables(found)]
     links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(found))
     end = ["## Pictures\n", links, "\n## Made with\n", made_with(in_order(run.made_by for run in found.runs)), ""]
@@ -35,6 +38,6 @@ def pictures(found: Experiments) -> dict[str, str]:
 
 
 def _trainings(found: Experiments) -> str:
-    told = f"{len(found.runs)} trainings are there"
-    missing = f"; {found.num_missing} of {len(found.planned)} that are planned are missing" if found.planned else ""
-    return section("Trainings", f"{told}{missing}.", overview(found))
+    summary = f"{len(found.runs)} trainings have results"
+    missing = f"; {found.num_missing} of {len(found.planned)} planned trainings are missing" if found.planned else ""
+    return section("Trainings", f"{summary}{missing}.", overview(found))

@@ -1,4 +1,4 @@
-"""Which batches and rates schemes bear: the greatest with which networks learn, and the least with which they do not."""
+"""Largest batches and learning rates with which schemes learn, and the smallest larger ones with which they do not."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyasr.report.text_table import markdown_table
 BATCH, RATE = "ibm/batch", "ibm/rate"
 WHOLE = "8192"  # the batch at which rates vary, and the column of BATCH that has the whole rate
 HOW = """\
-IBM's schemes on 16 learners. In the first two columns the rate is in proportion to the batch; in the others the batch is 8192, and the rate
-is the published one times a factor. *Learns*: the greatest at which the networks of all seeds learn, with their loss; *fails*: the least
-above it at which one does not."""
+IBM's schemes on 16 learners. In the first two columns, the learning rate is proportional to the batch. In the last two, the batch is 8192
+and the rate is the published one times a factor. *Learns* is the largest value at which the networks of all seeds learn, with their mean loss.
+*Fails* is the smallest larger value at which a network does not."""
 _HEAD = ["scheme", "batch: learns", "fails", "rate: learns", "fails"]
 
 
 def rates_borne(found: Experiments) -> str:
-    """A row for each scheme of these tables; empty where they are not planned."""
+    """A row for each scheme of these tables; empty if they are not planned."""
     tables = by_table(found.names, found.cells)
     batches, rates = (_by_row(tables.get(name, {})) for name in (BATCH, RATE))
     for scheme, runs in rates.items():
@@ -37,19 +37,19 @@ def _by_row(table: Mapping[tuple[str, str], list[KeptRun]]) -> dict[str, dict[st
 
 
 def _limits(columns: Mapping[str, list[KeptRun]]) -> tuple[str, str]:
-    """The greatest that learns with its loss, and the least above that which does not; of those that were trained."""
+    """The largest trained value that learns, with its loss, and the smallest trained value above it that does not."""
     there = sorted((name for name in columns if columns[name]), key=place_of)
     if not there:
         return (MISSING, MISSING) if columns else ("", "")
     learns = [name for name in there if all(run.verdict == LEARNS for run in columns[name])]
     above = there[there.index(learns[-1]) + 1 :] if learns else there
-    return _with_loss(learns[-1], columns) if learns else "none", _told(above[0]) if above else "none"
+    return _with_loss(learns[-1], columns) if learns else "none", _as_fraction(above[0]) if above else "none"
 
 
 def _with_loss(name: str, columns: Mapping[str, list[KeptRun]]) -> str:
     losses = [run.loss for run in columns[name]]
-    return f"{_told(name)} ({sum(losses) / len(losses):.3f})"
+    return f"{_as_fraction(name)} ({sum(losses) / len(losses):.3f})"
 
 
-def _told(name: str) -> str:
+def _as_fraction(name: str) -> str:
     return name.replace("-", "/")

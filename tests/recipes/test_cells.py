@@ -1,4 +1,4 @@
-"""The scripts of published experiments on virtual learners make the trainings that the claims look at, each once, and keep the results."""
+"""The scripts of published experiments make the trainings that the claims look at, each once, and keep the results."""
 
 import json
 from pathlib import Path
@@ -9,15 +9,16 @@ from recorded_calls import RECIPE, calls, recorded_recipe
 from pyasr.report.claims import read_claims
 
 EXPERIMENTS = RECIPE / "local" / "experiments"
+TRAINERS = ("steps/simulate_parallel.py", "steps/train_dnn.py")
 WORKS = sorted(path.stem for path in EXPERIMENTS.glob("*.sh") if path.stem not in ("cells", "page"))
 
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
-    """The simulations that each script makes: their words."""
+    """The trainings that each script makes: their words."""
     recipes = {work: recorded_recipe(tmp_path_factory.mktemp(work) / "s5") for work in WORKS}
     commands = {work: calls(recipe, f"local/experiments/{work}.sh", "--seeds", "1 2") for work, recipe in recipes.items()}
-    return {work: [words for words in found if words[0] == "steps/simulate_parallel.py"] for work, found in commands.items()}
+    return {work: [words for words in found if words[0] in TRAINERS] for work, found in commands.items()}
 
 
 @pytest.mark.parametrize("work", WORKS)
@@ -44,26 +45,26 @@ def test_the_rates_are_the_published_ones(cells):
 def test_what_is_kept_is_left_out(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/ibm.sh", "--seeds", "1", "--stage", "2", "--stop-stage", "2")
-    first, second, *rest = kept = [words for words in calls(recipe, *options) if words[0] == "utils/keep_simulation.py"]
+    first, second, *rest = kept = [words for words in calls(recipe, *options) if words[0] == "utils/keep_training.py"]
     commands = [words[words.index("--command") + 1] for words in kept]
     assert commands[0].startswith("steps/simulate_parallel.py --train-seed 1 ") and len(rest) > 20
     (recipe / "parallel").mkdir()
     lines = [{"command": commands[0], "loss": 3.0, "wer": 50.0}, {"command": commands[1], "loss": 3.0, "wer": None},
              {"command": commands[2], "loss": None, "wer": None}]  # fmt: skip
     (recipe / "parallel" / "ibm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    again = [words for words in calls(recipe, *options) if words[0] == "utils/keep_simulation.py"]
+    again = [words for words in calls(recipe, *options) if words[0] == "utils/keep_training.py"]
     assert again == [second, *rest[1:]]    # the word error rate of the second is missing, the third has no model
 
 
 def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/su_chen.sh", "--seeds", "1", "--stage", "5", "--stop-stage", "5")
-    commands = [words[words.index("--command") + 1] for words in calls(recipe, *options) if words[0] == "utils/keep_simulation.py"]
+    commands = [words[words.index("--command") + 1] for words in calls(recipe, *options) if words[0] == "utils/keep_training.py"]
     assert all("--save-learner true" in command for command in commands)
     (recipe / "parallel").mkdir()
     lines = [{"command": command, "loss": 3.0, "wer": 50.0, "learner_wer": wer} for command, wer in zip(commands, (None, 51.0))]
     (recipe / "parallel" / "su_chen.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    again = [words[words.index("--command") + 1] for words in calls(recipe, *options) if words[0] == "utils/keep_simulation.py"]
+    again = [words[words.index("--command") + 1] for words in calls(recipe, *options) if words[0] == "utils/keep_training.py"]
     assert again == [commands[0], *commands[2:]]
 
 
@@ -104,3 +105,15 @@ def test_features_of_networks(cells):
     """The CNN and the DNN beside it learn from log mel energies."""
     data = {Path(words[-1]).parts[-3]: words[-4] for words in cells["chan"]}
     assert (data["cnn"], data["dnn"], data["lstm"]) == tuple(f"exp/experiments/data_1260_{kind}" for kind in ("fbank", "fbank", "fmllr"))
+
+
+def test_only_the_cells_that_are_named_are_trained(tmp_path):
+    recipe = recorded_recipe(tmp_path / "s5")
+    (recipe / "rate").mkdir()    # names are no file names
+    (recipe / "rate" / "gradient").touch()
+    found = calls(recipe, "local/experiments/ibm.sh", "--seeds", "1 2", "--only", "batch/gradient/8192 rate/*/1-8", "--decode", "false")
+    cells = {words[-1].removeprefix("exp/experiments/ibm/") for words in found if words[0] in TRAINERS}
+    schemes = ("gradient", "dpsgd-fixed-ring")
+    assert cells == {f"batch/gradient/8192/seed{seed}" for seed in (1, 2)} | {
+        *(f"rate/{scheme}/1-8/seed{seed}" for scheme in schemes for seed in (1, 2)),
+        *(f"rate/{scheme}/1-8/seed1" for scheme in ("dpsgd-random-ring", "adpsgd"))}  # fmt: skip

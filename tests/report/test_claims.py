@@ -106,6 +106,25 @@ def test_what_is_kept_of_simulations(tmp_path):
     assert run.command == "command of b/x/2/seed1" and run.made_by == MADE_BY
 
 
+def test_what_is_kept_of_a_training_on_ranks(tmp_path):
+    place = tmp_path / "whole" / "dbn" / "2" / "seed1"
+    (scoring := place / "decode_test" / "scoring").mkdir(parents=True)
+    (place / ".done.json").write_text(json.dumps(MADE_BY | {"options": {}, "inputs": {}}))
+    entry = {"wer": 48.123}
+    (scoring / "summary.json").write_text(json.dumps({"data": "data/test", "signature": "wer", "chosen": entry, "best": entry}))
+    epochs = [(True, -3.1, 0.3, 0.02), (True, -2.9, 0.325, 0.01), (False, -3.0, 0.31, 0.03)]
+    lines = [{"epoch": 1, "objective": -3.0}, *({"accepted": accepted, "heldout_objective": objective, "heldout_accuracy": share,
+              "consensus_distance": distance} for accepted, objective, share, distance in epochs)]  # fmt: skip
+    (place / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = keep(place, tmp_path / "systems.jsonl")
+    assert (run.name, run.verdict, run.loss, run.accuracy, run.wer) == ("whole/dbn/2/seed1", "learns", 2.9, 32.5, 48.12)
+    assert (run.distances, run.curve, run.epoch_s) == ((0.02, 0.01), (), None)
+    assert read_kept(tmp_path / "systems.jsonl")[0].wer == 48.12
+    (place / "metrics.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    with pytest.raises(UserError, match="no complete epoch"):
+        keep(place, tmp_path / "systems.jsonl")
+
+
 def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_path):
     """The initial model has an objective of -7, that after the epoch of -3."""
     place = simulation(tmp_path / "b/x/2/seed1", 3.0)
@@ -143,7 +162,8 @@ def test_the_page(tmp_path):
     found = Experiments(read_claims(tmp_path / "claims.tsv"), kept_cells(tmp_path))
     text = page(found)
     claims = {cells[0]: cells[1:] for line in text.splitlines() if line.startswith("| it ") for cells in [[cell.strip() for cell in line.split("|")][1:-1]]}
-    assert claims["it learns"] == ["paper", "1.66", "batch/good/8 learns (3.050 (3.000 to 3.100)), 2 seeds", "**confirmed**", "`local/experiments/ibm.sh`"]
+    assert claims["it learns"] == ["paper", "1.66", "batch/good/8 learns (3.050 (3.000 to 3.100)), 2 seeds", "**confirmed**",
+                                   '`local/experiments/ibm.sh --only "batch/good/8"`']
     ours = "loss batch/good/8 3.050 (3.000 to 3.100), batch/stuck/8 6.000: -49.2% (-49.7% to -48.7%), 2 seeds"
     assert claims["it is better"][2:4] == [ours, "**confirmed**"] and claims["it is first"][2:4] == ["missing: batch/none/8", "**not tried**"]
     assert "not tried: no clock" in text and "## ibm: batch" in text and "| stuck |" in text and "* machine: EPYC" in text

@@ -49,7 +49,7 @@ def test_cells_that_are_planned_are_missing_until_they_are_trained(tmp_path):
     assert rows(text, "**Held-out loss**")["d1d"] == ["3.000", "", "missing"]
     assert rows(text, "**Held-out loss**")["gradient"] == ["missing", "", "2.500"]
     assert rows(text, "**Held-out loss**")["other"] == ["", "2.000", ""]
-    assert "3 trainings are there; 3 of 5 that are planned are missing." in text
+    assert "3 trainings have results; 3 of 5 planned trainings are missing." in text
     overview = rows(text, "## Trainings")
     assert overview["ibm"] == ["batch", "5", "3", "4", "`local/experiments/ibm.sh`"] and overview["povey"][:4] == ["rates", "1", "0", "1"]
     assert "## povey: rates" not in text and "**Test WER" not in text
@@ -59,16 +59,16 @@ def test_what_schemes_bear(tmp_path):
     ibm = [run("batch/d1d/2048", 2.0), run("batch/d1d/4096", 2.5), run("batch/d1d/8192", 6.5), run("batch/gradient/8192", None),
            run("batch/one/256"), run("rate/d1d/1-4", 2.25), run("rate/gradient/1-4", 6.5), run("rate/gradient/4", 7.0)]  # fmt: skip
     planned = ["ibm/batch/gradient/2048", "ibm/batch/adpsgd/8192", "ibm/batch/adpsgd/4096"]
-    borne = rows(written(tmp_path, planned, ibm=ibm), "## Rates that they bear")
+    borne = rows(written(tmp_path, planned, ibm=ibm), "## Limits of batch and learning rate")
     assert borne["d1d"] == ["4096 (2.500)", "8192", "1/4 (2.250)", "1"]
     assert borne["gradient"] == ["none", "8192", "none", "1/4"]
     assert borne["adpsgd"] == ["missing"] * 2 + [""] * 2 and "one" not in borne
-    assert "Rates that they bear" not in written(tmp_path / "other", povey=[run("rates/sgd/1")])
+    assert "Limits of batch and learning rate" not in written(tmp_path / "other", povey=[run("rates/sgd/1")])
 
 
 def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
     """The greatest batch that learns counts, and what fails above it."""
-    borne = rows(written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]), "## Rates that they bear")
+    borne = rows(written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]), "## Limits of batch and learning rate")
     assert borne["a"][:2] == ["4 (2.500)", "none"]
 
 
@@ -85,7 +85,7 @@ def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
 
 def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
     text = written(tmp_path, ibm=[run("batch/a/1"), run("batch/a/2", 6.5), run("batch/a/4", None)])
-    assert rows(text, "**What became of the networks**")["a"] == ["learns", STUCK, "not a number"]
+    assert rows(text, "**Outcome**")["a"] == ["learns", STUCK, "not a number"]
     assert rows(text, "**Held-out loss**")["a"] == ["3.000", "6.500", "-"]
 
 

@@ -2,7 +2,7 @@
 # Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.6 h of training speech, 31 min of test speech
 # by three actors who are not in the training data. From the Debian package to word error rates, test WER % (RESULTS.md):
 #
-#   mono 75.4   tri1 65.8   tri2 (LDA+MLLT) 64.0   tri3 (SAT) 55.7   dnn (RBM pretraining) 49.1   lstm 46.8
+#   mono 75.4   tri1 65.8   tri2 (LDA+MLLT) 64.0   tri3 (SAT) 55.7   dnn (RBM pretraining) 49.1   lstm 47.5
 #   best so far: TDNN by LF-MMI 42.1 (run_models.sh, models/RESULTS.md)
 #
 #   ./run.sh            the whole corpus

@@ -198,7 +198,7 @@ _MADE_GRAMMAR = Work("million n-grams", million_ngrams(1), million_ngrams(1), lo
 
 LITTLE = frozenset(  # programs that take seconds, whatever the corpus
     "validate_data_dir copy_data_dir fix_data_dir subset_data_dir combine_data perturb_data_dir split_data_dir dict_dir_add_pronprobs "
-    "collect_results collect_parallel keep_simulation compare_published validate_lang get_lms make_stm prepare_lm_text".split()
+    "collect_results collect_parallel keep_training compare_published validate_lang get_lms make_stm prepare_lm_text".split()
 )
 BEFORE = frozenset(  # programs that find the corpus and make data directories of it: a plan needs what they make
     "check_install get_corpus make_corpus prepare_data prepare_own_data prepare_swbd prepare_eval2000 prepare_rt03 prepare_fisher "

@@ -1,8 +1,9 @@
-# What the scripts of published experiments share: trainings on virtual learners, cells of tables, whose results are kept. Sourced from the
-# recipe's directory, after the options.
+# What the scripts of published experiments share: trainings, cells of tables, whose results are kept. Sourced from the recipe's directory,
+# after the options.
 #
 #   kept      directory of the files of results; a cell whose result is there is left out
 #   seeds     a cell is trained with each of them
+#   only      cells to train, with * for any part of a name; empty: all
 #   decode    whether `decoded` cells decode the test set
 #   num_utts  utterances from which cells learn
 #   list      file to which the names of the trainings are added, in place of any training; empty: train
@@ -54,32 +55,52 @@ once() {
   "$@"
 }
 
-# cell TABLE/ROW/COLUMN OPTIONS...: a training with each seed.
+# cell TABLE/ROW/COLUMN OPTIONS...: a training on virtual learners with each seed.
 cell() {
-  local name=$1 seed
+  local name=$1
   shift
+  train_seeds "$name" simulate_parallel "$@" "exp/experiments/data_$num_utts$features" data/lang_prons exp/tri3_ali
+}
+
+# train_seeds TABLE/ROW/COLUMN STEP WORDS...: a training with each seed, if --only does not exclude the cell.
+train_seeds() {
+  local name=$1 step=$2 seed
+  shift 2
+  if ! is_requested "$name"; then return 0; fi
   for seed in $seeds; do
-    simulate "$cells/$name/seed$seed" --train-seed "$seed" "$@" "exp/experiments/data_$num_utts$features" data/lang_prons exp/tri3_ali
+    train "$step" "$cells/$name/seed$seed" --train-seed "$seed" "$@"
   done
 }
 
-# simulate OUT WORDS...: one training, whose result is then kept. A file named stop ends the script before the next one.
-simulate() {
-  local out=$1
+# is_requested TABLE/ROW/COLUMN: does --only name the cell, or no cell at all?
+is_requested() {
+  local - pattern
+  set -f
+  for pattern in ${only:-*}; do
+    # shellcheck disable=SC2254 # a pattern
+    case $1 in $pattern) return 0 ;; esac
+  done
+  return 1
+}
+
+# train STEP OUT WORDS...: one training, whose result is then kept. A file named stop ends the script before the next one.
+train() {
+  local step=$1 out=$2 runner=$cuda_cmd
+  shift 2
+  if [ "$step" = simulate_parallel ]; then runner=$train_cmd; fi
   if [ -n "$list" ]; then
     echo "$experiment/${out#"$cells"/}" >> "$list"
     return 0
   fi
-  shift
-  local command="steps/simulate_parallel.py $* $out"
+  local command="steps/$step.py $* $out"
   if is_kept "$command"; then return 0; fi
   if [ -e stop ]; then
     echo "$recipe_name: there is a file named stop"
     exit 0
   fi
-  steps/simulate_parallel.py --cmd "$train_cmd" "$@" "$out"
+  steps/$step.py --cmd "$runner" "$@" "$out"
   if $is_decoded; then decode_test "$out"; fi
-  utils/keep_simulation.py --command "$command" "$out" "$results"
+  utils/keep_training.py --command "$command" "$out" "$results"
 }
 
 # is_kept COMMAND: is there a result of this command, with the word error rates that are wanted of the models that there are?

@@ -11,5 +11,5 @@ CDPATH='' cd "$(dirname "$0")/../.."
 planned=exp/experiments/planned
 mkdir -p exp/experiments
 rm -f $planned
-for work in ibm povey su_chen chan schemes; do local/experiments/$work.sh --list $planned > exp/experiments/list.log; done
+for work in ibm povey su_chen chan systems schemes; do local/experiments/$work.sh --list $planned > exp/experiments/list.log; done
 utils/collect_parallel.py --claims local/experiments/claims.tsv --planned $planned parallel parallel/RESULTS.md

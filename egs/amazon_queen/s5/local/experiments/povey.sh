@@ -13,6 +13,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . ../../utils/recipe.sh
 
 seeds="1 2 3"    # of each training
+only=""          # train these cells alone, names TABLE/ROW/COLUMN, in which * stands for anything
 kept=parallel    # directory of the results (path)
 list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
