@@ -56,7 +56,7 @@ if stage 1 "Data and DBN"; then
 fi
 
 if stage 2 "Rates of 16 learners"; then
-  for rate in 0.001 0.004 0.016; do
+  for rate in 0.001 0.004 0.008 0.016 0.032; do
     once su_chen rates/dbn-ng/$rate 16 $from_dbn --natural-gradient online --learning-rate $rate --num-epochs 2
     once su_chen rates/dbn-sgd/$rate 16 $from_dbn --learning-rate $rate --num-epochs 2
   done
