@@ -1,6 +1,6 @@
 """GPU seconds of the training of networks: products at the rate of a large one, and launches of kernels, on which small networks depend.
 
-The file of rates has the numbers, and docs/jobs.md says where they come from.
+The file of rates has the numbers, and docs/recipes.md says where they come from.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 # Adds the result of each training to parallel/povey.jsonl, and leaves out those that are there. A file named stop ends it before the next one.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . ../../utils/recipe.sh
 
 seeds="1 2 3"    # of each training

@@ -8,7 +8,7 @@
 # Writes exp/experiments/poster/RESULTS.md: the published tables with our numbers beside them; poster.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . ../../utils/recipe.sh
 . ../../utils/recipe_decoding.sh
 
