@@ -48,7 +48,7 @@ def test_utterances_without_frames(left, right):
     ("float32", 0.0, 0.0), ("float16", 2e-3, 3e-4), ("bfloat16", 1.6e-2, 2e-3), ("byte", 0.12, 0.012), ("auto", 1.6e-2, 2e-3),
 ])  # fmt: skip
 def test_kept_types(name, largest, mean):
-    """The errors that docs/training.md states, in standard deviations; given as float32 whatever is kept."""
+    """The errors that docs/training_data.md states, in standard deviations; given as float32 whatever is kept."""
     features = utterances((5000,))
     code = make_code(name, torch.bfloat16)
     frames = make_store(features, code)
