@@ -11,9 +11,9 @@ from pyasr.report.text_table import markdown_table
 
 HOW = """\
 Trainings with the same seed are compared. A claim is *confirmed* or *refuted* if they differ by more than chance. With three or more seeds,
-chance is Student's 95 % interval of the difference of logarithms; with fewer, it is 1 % of losses and 3 % of WERs. A claim is *not shown* if
-the difference is within chance, and *not tried* if trainings are missing. Numbers are means over seeds, with minimum and maximum in brackets.
-The relative difference of the first cell from the second follows, with its interval. Times are virtual seconds."""
+chance is Student's 95 % interval of the difference of logarithms; with fewer, it is 1 % of losses and 3 % of WERs. A claim is *not shown*
+if the difference is within chance, and *not tried* if trainings are missing. Numbers are means over seeds, with minimum and maximum in
+brackets. The relative difference of the first cell from the second follows, with its interval. Times are virtual seconds."""
 _HEAD = ["claim", "source", "published", "ours", "verdict", "command"]
 _FORMS = {"wer": ".1f", "learner-wer": ".1f", "epoch": ".0f"}
 
