@@ -21,14 +21,14 @@ from pyasr.hmm.align_fmllr import AlignFmllrSpec
 from pyasr.hmm.align_report import check_failed
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.hmm.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
 class AlignFmllr(AlignStep):
     fmllr: FmllrOptions = group(FmllrOptions)
-    store: StoreOptions = group(StoreOptions)
+    store: MemoryOptions = group(MemoryOptions)
 
 
 def main(options: AlignFmllr) -> None:

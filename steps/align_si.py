@@ -17,12 +17,12 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
 from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 
 
 @dataclass(frozen=True)
 class AlignSi(AlignStep):
-    store: StoreOptions = group(StoreOptions)
+    store: MemoryOptions = group(MemoryOptions)
 
 
 def main(options: AlignSi) -> None:

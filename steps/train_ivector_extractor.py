@@ -18,7 +18,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.ivector.em import EmOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.ivector.features import write_inputs
@@ -37,7 +37,7 @@ class TrainIvectorExtractor:
     ubm: UbmOptions = group(UbmOptions)
     stats: StatsOptions = group(StatsOptions)
     em: EmOptions = group(EmOptions)
-    store: StoreOptions = group(StoreOptions)
+    store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 
 

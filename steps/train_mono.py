@@ -23,7 +23,7 @@ from pyasr.hmm.align_report import MOST_MISSING, check_failed
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model_size import report_gaussians
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
 from pyasr.hmm.transcripts import check_transcripts
@@ -40,7 +40,7 @@ class TrainMono:
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, deltas=2)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
-    store: StoreOptions = group(StoreOptions)
+    store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 
 

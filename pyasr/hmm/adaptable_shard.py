@@ -12,7 +12,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import apply_transform
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.lang.lang_dir import LangDir
 
 
@@ -49,8 +49,9 @@ class AdaptableShard(Shard):
         self.forget_frames()
 
 
-def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, comm, store: StoreOptions) -> AdaptableShard:
+def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, comm, store: MemoryOptions,
+                   folder: Path) -> AdaptableShard:  # fmt: skip
     """The shard of this rank, to be fed as `inputs` say; see `Shard.load`."""
     reader = FeatureReader(data, dataclasses.replace(inputs.unspliced(), deltas=0))
-    shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm)
+    shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm, folder)
     return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

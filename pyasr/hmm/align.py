@@ -22,7 +22,7 @@ from pyasr.hmm.gmm_dir import check_phones, copy_model, silence_pdfs, write_stat
 from pyasr.hmm.input_checks import check_gmm_input, check_model_input
 from pyasr.hmm.model import first_pass_model, read_model, read_tree
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.hmm.transcripts import check_transcripts
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
@@ -67,7 +67,7 @@ class AlignSpec:
     num_jobs: int
     align: AlignOptions
     boost_silence: float
-    store: StoreOptions = StoreOptions()
+    store: MemoryOptions = MemoryOptions()
 
 
 def parts_to_align(spec: AlignSpec) -> AbstractContextManager[None]:
@@ -82,7 +82,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     trans, gmm = read_model(first_pass_model(spec.model_dir))
     tree = read_tree(spec.model_dir / "tree", trans)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
-    shard = Shard.load(open_features(spec.data, spec.model_dir, part=part), lang, job, spec.num_jobs, spec.store)
+    shard = Shard.load(open_features(spec.data, spec.model_dir, part=part), lang, job, spec.num_jobs, spec.store, folder=spec.out)
     shard.compile_graphs(lang, trans, tree)
     if spec.boost_silence != 1.0:
         gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)

@@ -20,7 +20,7 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
 from pyasr.hmm.model import MODEL, first_pass_model, read_model, read_tree
 from pyasr.hmm.speaker_transforms import SpeakerTransforms
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
@@ -38,7 +38,7 @@ class AlignFmllrSpec:
     align: AlignOptions
     boost_silence: float
     fmllr: FmllrOptions
-    store: StoreOptions = StoreOptions()
+    store: MemoryOptions = MemoryOptions()
 
 
 def align_rank(spec: AlignFmllrSpec, comm) -> None:
@@ -49,7 +49,7 @@ def align_rank(spec: AlignFmllrSpec, comm) -> None:
     first_trans, aligner = read_model(first_pass_model(spec.model_dir))
     if aligner.num_gauss != gmm.num_gauss:
         raise UserError(f"{spec.model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
-    shard = load_adaptable(spec.data, InputOptions.load(spec.model_dir), lang, comm, spec.store)
+    shard = load_adaptable(spec.data, InputOptions.load(spec.model_dir), lang, comm, spec.store, spec.out)
     shard.compile_graphs(lang, trans, read_tree(spec.model_dir / "tree", trans))
     transforms = SpeakerTransforms(shard, comm, spec.model_dir, spec.fmllr, (lang.silence_phones, 0.0))
     transforms.start()

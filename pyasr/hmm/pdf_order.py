@@ -7,7 +7,7 @@ and those of a pdf follow each other in the same order, whatever the limit is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -44,8 +44,8 @@ def in_rounds(source: Source, counts: np.ndarray, most_rows: int, in_order: bool
     rows = np.empty((max((of_round.sum() for of_round in places_of), default=0), source.width), np.float32)
     for pdfs, of_round in zip(rounds, places_of):
         collected = PdfRound(pdfs.start, counts[pdfs], of_round, rows)
-        yield from collected.collect(source)
-        yield from collected.left()
+        yield from collected.collect(source, range(source.num_utterances))
+        yield from collected.blocks()
 
 
 def _places_of_one(places: np.ndarray, pdfs: slice) -> np.ndarray:
@@ -73,9 +73,9 @@ class PdfRound:
         self.filled = np.zeros(len(places), np.int64)
         self._full = np.where(counts > places, places, _NO_LIMIT)
 
-    def collect(self, source: Source) -> Iterator[tuple[int, np.ndarray]]:
-        """Go through all utterances; blocks of places that become full."""
-        for index in range(source.num_utterances):
+    def collect(self, source: Source, utterances: Iterable[int]) -> Iterator[tuple[int, np.ndarray]]:
+        """Go through these utterances; blocks of places that become full."""
+        for index in utterances:
             yield from self._take(source, index)
 
     def _take(self, source: Source, index: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -90,7 +90,7 @@ class PdfRound:
                 yield self.first + full, self._rows_of(full)
                 self.filled[full] = 0
 
-    def left(self) -> Iterator[tuple[int, np.ndarray]]:
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Blocks of what is in memory."""
         for number in np.flatnonzero(self.filled).tolist():
             rows = self._rows_of(number)

@@ -1,7 +1,8 @@
 """One rank's share of the training data over all iterations: its words, training graphs and current alignment.
 
-Features are read from their archives, utterance by utterance, wherever they are wanted. In memory are the alignment and, for the time
-of an accumulation, the frames of some pdfs (`pdf_order`); where the limit allows, those of all pdfs, until alignment or transforms change.
+Features are read from their archives, utterance by utterance, wherever they are wanted. Statistics take them pdf by pdf: until alignment or
+transforms change, the frames of all pdfs stay in memory, where the limit allows it, else in a file (`frame_file`). Where the disk has no room
+for that, memory holds those of some pdfs for the time of an accumulation (`pdf_order`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from pyasr.data.datadir import split
 from pyasr.data.parts import Part
 from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.align_report import NO_PATH, AlignReport, on_first_rank
+from pyasr.hmm.frame_file import FrameFile, Scratch
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import FRAMES_PER_BLOCK, GmmStats, PdfFrames, accumulate
 from pyasr.hmm.pdf_order import PdfRound, in_rounds
-from pyasr.hmm.store import StoreOptions, reserve
+from pyasr.hmm.store import MemoryOptions, reserve
 from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
 from pyasr.hmm.transcripts import read_words
 from pyasr.hmm.transitions import TransitionModel
@@ -48,19 +50,23 @@ class Shard:
     """
 
     def __init__(self, reader: FeatureReader, lengths: dict[str, int], words: dict[str, np.ndarray], failed: dict[str, str],
-                 room: int):  # fmt: skip
+                 room: int, scratch: Scratch | None):  # fmt: skip
         self.reader, self.data, self.dim = reader, reader.data, reader.dim
-        self.keys, self.words, self.failed, self.room = list(lengths), words, dict(failed), room
+        self.keys, self.words, self.failed, self.room, self.scratch = list(lengths), words, dict(failed), room, scratch
         self.offsets = np.cumsum([0, *lengths.values()])
         self.alignment = np.zeros(self.offsets[-1], np.int32)
         self._compiler: GraphCompiler | None = None
-        self._kept: tuple[bytes, PdfRound] | None = None
+        self._kept: tuple[bytes, PdfRound | FrameFile] | None = None
 
     @classmethod
-    def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int, store: StoreOptions = StoreOptions(),
-             comm=SoloComm()):  # fmt: skip
+    def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int, store: MemoryOptions = MemoryOptions(),
+             comm=SoloComm(), folder: Path | None = None):  # fmt: skip
         """Shard `job` (1-based) of `num_jobs`, after a look at all its features; no frames, and a line in the log, where it has no
-        usable utterance. `comm`: of the ranks that all have a shard."""
+        usable utterance.
+
+        comm    of the ranks that all have a shard
+        folder  for frames that memory does not hold; None: they are read from their archives more often
+        """
         data = reader.data
         part = reader.part or Part(data, data, split(data, num_jobs)[job - 1])
         words, failed = read_words(data, lang, part.utterances, part.tables)
@@ -71,7 +77,7 @@ class Shard:
         if not lengths:
             log.warning(f"{data}: no utterance of shard {job} of {num_jobs} can be used: {told_reasons(failed)}")
         room = reserve(data, sum(lengths.values()), store, comm)
-        return cls(reader, lengths, {utt: words[utt] for utt in lengths}, failed, room)
+        return cls(reader, lengths, {utt: words[utt] for utt in lengths}, failed, room, folder and Scratch(folder, num_jobs))
 
     @property
     def num_frames(self) -> int:
@@ -193,20 +199,24 @@ class Shard:
         """
         source, counts = _AlignedFrames(self, pdf_of, seen_as), self._pdf_counts(pdf_of)
         most_rows = max(self.room // (4 * source.width), FRAMES_PER_BLOCK)
-        if seen_as or counts.sum() > most_rows:
+        if seen_as or not self._kept or self._kept[0] != pdf_of.tobytes():
             self.forget_frames()
-            return in_rounds(source, counts, most_rows, in_order)
-        return self._kept_frames(source, counts)
+            collected = self._collected(source, counts, most_rows)
+            if not collected:
+                return in_rounds(source, counts, most_rows, in_order)
+            if seen_as:
+                return collected.blocks()
+            self._kept = pdf_of.tobytes(), collected
+        return self._kept[1].blocks()
 
-    def _kept_frames(self, source: _AlignedFrames, counts: np.ndarray) -> PdfFrames:
-        """The same, which stay in memory."""
-        if self._kept is None or self._kept[0] != source.pdf_of.tobytes():
-            self.forget_frames()
-            kept = PdfRound(0, counts, counts, np.empty((counts.sum(), source.width), np.float32))
-            for _ in kept.collect(source):  # no place becomes full
-                pass
-            self._kept = source.pdf_of.tobytes(), kept
-        return self._kept[1].left()
+    def _collected(self, source: _AlignedFrames, counts: np.ndarray, most_rows: int) -> PdfRound | FrameFile | None:
+        """All frames in memory, or in a file; None where neither holds them."""
+        if counts.sum() > most_rows:
+            return self.scratch and self.scratch.write(source, counts, most_rows)
+        collected = PdfRound(0, counts, counts, np.empty((counts.sum(), source.width), np.float32))
+        for _ in collected.collect(source, range(source.num_utterances)):  # no place becomes full
+            pass
+        return collected
 
     def forget_frames(self) -> None:
         """To be called where alignment or features have changed."""

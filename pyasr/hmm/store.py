@@ -23,14 +23,14 @@ _MB = 1_000_000
 
 
 @dataclass(frozen=True)
-class StoreOptions:
-    """How a rank keeps its frames."""
+class MemoryOptions:
+    """How much memory a rank's frames may take."""
 
     max_store_mb: int = option(0, "memory for a rank's frames; what does not fit is read from disk in each iteration; "
                                   "0: 84 bytes a frame, 128 to 1000 MB", minimum=0)  # fmt: skip
 
 
-def reserve(data: Path, num_frames: int, options: StoreOptions, comm, kept_bytes: int = ALIGNMENT_BYTES) -> int:
+def reserve(data: Path, num_frames: int, options: MemoryOptions, comm, kept_bytes: int = ALIGNMENT_BYTES) -> int:
     """Bytes for features beside what is kept of each of this rank's frames, its alignment. Every rank must call this.
 
     Logs what a rank takes, and takes less where less is free. Raises UserError where the limit, or what is free for each rank
@@ -47,7 +47,7 @@ def reserve(data: Path, num_frames: int, options: StoreOptions, comm, kept_bytes
     return room
 
 
-def _wanted(num_frames: int, kept: int, options: StoreOptions) -> int:
+def _wanted(num_frames: int, kept: int, options: MemoryOptions) -> int:
     if not options.max_store_mb:
         return min(max(_FRAME_BYTES * num_frames, _SMALL_BYTES), _MOST_BYTES)
     room = _MB * options.max_store_mb - kept

@@ -35,7 +35,7 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
 from pyasr.hmm.model import MODEL, read_model, write_model
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.ark import read_ark, write_ark
@@ -88,7 +88,7 @@ class TrainOptions:
     align: AlignOptions
     update: GmmUpdateOptions
     missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
-    store: StoreOptions = StoreOptions()
+    store: MemoryOptions = MemoryOptions()
 
 
 @dataclass

@@ -54,7 +54,7 @@ def train_rank(spec: LdaMlltSpec, comm) -> None:
         return
     lang = LangDir(work.lang)
     check_phones(work.ali_dir, lang)
-    shard = load_adaptable(work.data, work.inputs, lang, comm, work.train.store)
+    shard = load_adaptable(work.data, work.inputs, lang, comm, work.train.store, work.out)
     transform = LdaMllt(shard, comm, spec.lda, lang.silence_phones, work.ali_dir)
     trainer, _ = train_triphones(work, lang, shard, comm, transform)
     finish(work.out, trainer)

@@ -39,7 +39,7 @@ def train_rank(spec: MonoSpec, comm) -> None:
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)
-    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm)
+    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm, spec.out)
     shard.check_usable(comm)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)

@@ -58,7 +58,7 @@ def train_rank(spec: SatSpec, comm) -> None:
         return
     lang = LangDir(work.lang)
     check_phones(work.ali_dir, lang)
-    shard = load_adaptable(work.data, work.inputs, lang, comm, work.train.store)
+    shard = load_adaptable(work.data, work.inputs, lang, comm, work.train.store, work.out)
     transforms = SpeakerAdaptation(shard, comm, spec, lang.silence_phones)
     trainer, model = train_triphones(work, lang, shard, comm, transforms)
     alignment_model = _alignment_model(model, shard, transforms.without, work.train.update, comm)

@@ -24,7 +24,7 @@ from pyasr.hmm.model import MODEL, read_transitions, read_tree
 from pyasr.hmm.phone_segments import iterate_converted
 from pyasr.hmm.questions import make_questions
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.store import StoreOptions
+from pyasr.hmm.store import MemoryOptions
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.train_gmm import Adaptation, Model, ScheduleOptions, Trainer, TrainOptions, has_checkpoint
 from pyasr.hmm.transcripts import check_transcripts
@@ -61,7 +61,7 @@ class TriphoneStep:
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
-    store: StoreOptions = group(StoreOptions)
+    store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 
     def check(self) -> None:

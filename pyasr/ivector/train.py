@@ -14,7 +14,7 @@ from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, split
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.store import StoreOptions, reserve, zeros
+from pyasr.hmm.store import MemoryOptions, reserve, zeros
 from pyasr.ivector.em import EmOptions, train
 from pyasr.ivector.extractor import EXTRACTOR_FILE, write_extractor
 from pyasr.ivector.features import IvectorFeatures
@@ -40,7 +40,7 @@ class IvectorSpec:
     ubm: UbmOptions
     stats: StatsOptions
     em: EmOptions
-    store: StoreOptions = StoreOptions()
+    store: MemoryOptions = MemoryOptions()
 
 
 def train_rank(spec: IvectorSpec, comm) -> None:

@@ -1,8 +1,9 @@
-"""Frames in rounds are those of one array, whatever the limit is; trainings within any limit end with the same bytes."""
+"""Frames in rounds and in files are those of one array, whatever the limit is; trainings within any limit end with the same bytes."""
 
 import dataclasses
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from gmm_corpus import write_corpus
 from gmm_toys import random_model
 
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm import gmm_update, pdf_order, shard, train_gmm
+from pyasr.hmm import frame_file, gmm_update, pdf_order, shard, train_gmm
 from pyasr.hmm.align_fmllr import AlignFmllrSpec, align_rank
 from pyasr.hmm.fmllr import FmllrOptions, FmllrStats
+from pyasr.hmm.frame_file import FrameFile, Scratch
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, by_pdf
 from pyasr.hmm.train_deltas import train_rank as train_deltas_rank
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
@@ -38,7 +40,7 @@ BLOCK = 16
 def small_blocks():
     """Blocks that the pdfs of toys fill."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (gmm_update, pdf_order, shard):
+        for module in (frame_file, gmm_update, pdf_order, shard):
             patch.setattr(module, "FRAMES_PER_BLOCK", BLOCK)
         yield
 
@@ -83,6 +85,33 @@ def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
         for _ in pdf_order.in_rounds(source, source.counts, most_rows, in_order):
             pass
         assert source.num_read == num_rounds * source.num_utterances
+
+
+@pytest.mark.parametrize("most_rows", [BLOCK, 100, 10_000])
+def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
+    """As often as they are wanted, with one reading of the utterances; also where an utterance is longer than memory allows."""
+    source = Utterances()
+    file = FrameFile(source, source.counts, most_rows, tmp_path)
+    expected = list(by_pdf(source.frames, source.all_pdfs))
+    for _ in range(2):
+        found = [(pdf, rows.copy()) for pdf, rows in file.blocks()]
+        assert [pdf for pdf, _ in found] == [pdf for pdf, _ in expected]
+        assert all(np.array_equal(ours, theirs) for (_, ours), (_, theirs) in zip(found, expected))
+    assert source.num_read == source.num_utterances and not list(tmp_path.iterdir())
+
+
+def test_disks_without_room_are_told(tmp_path, monkeypatch):
+    """Known before, for all ranks together, or when it is full."""
+    told, source = [], Utterances()
+    num_bytes = 12 * int(source.counts.sum())
+    monkeypatch.setattr(frame_file.log, "warning", told.append)
+    monkeypatch.setattr(frame_file.shutil, "disk_usage", lambda folder: SimpleNamespace(free=6 * num_bytes))
+    assert Scratch(tmp_path, 3).write(source, source.counts, 100) and not told
+    assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(told) == 1
+    monkeypatch.setattr(frame_file.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "w+b"))
+    assert Scratch(tmp_path, 3).write(source, source.counts, 100) is None
+    assert told[1].endswith("0.0082 MB of features do not fit in memory, and the disk has too little room for them: they are read from their "
+                            "archives more often")  # fmt: skip
 
 
 def test_accumulation_sums_in_one_order():
@@ -131,9 +160,12 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def test_trainings_within_any_limit_end_with_the_same_bytes(corpus, trained, tmp_path, monkeypatch):
-    """With all frames in memory at once, and with a hundred."""
+@pytest.mark.parametrize("disk", [True, False])
+def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, trained, tmp_path, monkeypatch):
+    """With all frames in memory at once, and with a hundred, where the disk has room for all and where it has none."""
     monkeypatch.setattr(shard, "reserve", lambda *_: 3000)
+    if not disk:
+        monkeypatch.setattr(Scratch, "write", lambda *_: None)
     chain(corpus, tmp_path, 2)
     expected = contents(trained)
     assert {"mono/final.mdl", "lda/final.mat", "sat/final.alimdl", "sat/trans.2", "ali/ali.1.gz"} <= expected.keys()

@@ -13,7 +13,7 @@ from pyasr.hmm import store
 from pyasr.hmm.adaptable_shard import AdaptableShard
 from pyasr.hmm.mllt import MlltStats
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.store import StoreOptions, reserve, zeros
+from pyasr.hmm.store import MemoryOptions, reserve, zeros
 from pyasr.io.ark import ArkWriter
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
@@ -75,18 +75,19 @@ def test_memory_grows_by_100_bytes_a_frame_at_most(corpus, long_corpus, monkeypa
     assert num_frames == 120_000 and 40 < (peak - 4_000_000) / num_frames < 100
 
 
-@pytest.mark.parametrize("limit, num_reads", [(0, [240, 0, 240]), (3, [240, 240, 240])])
-def test_frames_stay_in_memory_where_the_limit_allows(corpus, long_corpus, monkeypatch, limit, num_reads):
-    """Until the alignment changes; 6 MB of features beside 0.5 MB of alignment."""
+@pytest.mark.parametrize("limit, on_disk, num_reads", [(0, False, [240, 0, 240]), (3, True, [240, 0, 240]), (3, False, [240, 240, 240])])
+def test_frames_stay_in_memory_or_on_disk(corpus, long_corpus, tmp_path, monkeypatch, limit, on_disk, num_reads):
+    """Where the limit allows it, or there is a disk, until the alignment changes; 6 MB of features beside 0.5 MB of alignment."""
     trans, read = random_transitions(triphone_tree()), []
     model = random_model(trans.num_pdfs, 2, 13)
-    own = Shard.load(FeatureReader(long_corpus, InputOptions(cmvn="none")), LangDir(corpus[1]), 1, 1, StoreOptions(limit))
+    reader, folder = FeatureReader(long_corpus, InputOptions(cmvn="none")), tmp_path if on_disk else None
+    own = Shard.load(reader, LangDir(corpus[1]), 1, 1, MemoryOptions(limit), folder=folder)
     aligned(own, trans.num_tids)
     real = own.features
     monkeypatch.setattr(own, "features", lambda index: read.append(index) or real(index))
     for expected in num_reads:
         read.clear()
-        if expected and limit == 0:
+        if expected:
             own.set_alignments(dict(own.alignments()), trans.num_tids, "ali-dir")
         own.accumulate(trans, model)
         assert len(read) == expected
@@ -96,15 +97,15 @@ def test_what_is_not_enough_is_one_sentence(tmp_path, monkeypatch):
     data, comm = tmp_path / "data", SoloComm()
     sentence = "^--max-store-mb 3 is too little for what is kept of 1000000 frames and a block of features; give 6 or more$"
     with pytest.raises(UserError, match=sentence):
-        reserve(data, 1_000_000, StoreOptions(3), comm)
-    assert reserve(data, 1_000_000, StoreOptions(6), comm) == 2_000_000
-    assert reserve(data, 1_000_000, StoreOptions(), comm) == 128_000_000
-    assert reserve(data, 2_000_000, StoreOptions(), comm) == 160_000_000
-    assert reserve(data, 10**9, StoreOptions(), comm) == 1_000_000_000
+        reserve(data, 1_000_000, MemoryOptions(3), comm)
+    assert reserve(data, 1_000_000, MemoryOptions(6), comm) == 2_000_000
+    assert reserve(data, 1_000_000, MemoryOptions(), comm) == 128_000_000
+    assert reserve(data, 2_000_000, MemoryOptions(), comm) == 160_000_000
+    assert reserve(data, 10**9, MemoryOptions(), comm) == 1_000_000_000
     monkeypatch.setattr(store.host_memory, "free_bytes", lambda: 10_000_000)
     sentence = "data: memory is not enough: 5000000 frames of a rank take at least 22 MB, 10 MB are free for each rank; give more"
     with pytest.raises(UserError, match=sentence):
-        reserve(data, 5_000_000, StoreOptions(), comm)
+        reserve(data, 5_000_000, MemoryOptions(), comm)
 
 
 def test_less_is_taken_where_less_is_free(tmp_path, monkeypatch):
@@ -112,7 +113,7 @@ def test_less_is_taken_where_less_is_free(tmp_path, monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(store.host_memory, "free_bytes", lambda: 48_000_000)
     monkeypatch.setattr(store.log, "warning", told.append)
-    rooms = run_threads(2, lambda comm: reserve(tmp_path / "data", 1_000_000, StoreOptions(100), comm))
+    rooms = run_threads(2, lambda comm: reserve(tmp_path / "data", 1_000_000, MemoryOptions(100), comm))
     assert rooms == [16_000_000] * 2
     assert told[0].endswith("data: 24 MB of memory are free for each rank: features take 16 MB, and are read from disk more often")
 
