@@ -1,6 +1,10 @@
 """Speech recognition in Python, in Kaldi's terms. What is imported from here is loaded when it is asked for."""
 
-from pyasr.base.complaints import tell_uncaught
+import os
+
+__path__ = [os.path.realpath(place) for place in __path__]  # not steps/pyasr: compiled kernels are kept by their sources' paths
+
+from pyasr.base.complaints import tell_uncaught  # noqa: E402
 
 tell_uncaught()
 

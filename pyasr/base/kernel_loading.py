@@ -6,10 +6,14 @@ Importing it imports numba.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code may refer to
+
+from pyasr.base.kernel_turns import Turn
 
 
 class LoadedLibrary(JITCodeLibrary):
@@ -59,8 +63,23 @@ class LoadingCache(FunctionCache):
 
     _impl_class = _LoadingImpl
 
+    def __init__(self, function):
+        super().__init__(function)
+        self._turn = Turn(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
+
     def load_overload(self, sig, target_context):
-        """The compiled function for a signature, or None."""
+        """The compiled function for a signature. None: it is this process's turn to compile and save it."""
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
+            found = self._load_overload(sig, target_context)
+            if found is not None:
+                return found
+            self._turn.take()
             return self._load_overload(sig, target_context)
+
+    def save_overload(self, sig, data):
+        """Save what was compiled for a signature."""
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._turn.end()

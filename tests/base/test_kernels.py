@@ -1,10 +1,15 @@
 """Kernels that are compiled when they are called."""
 
+import fcntl
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
+import pytest
 
+from pyasr.base import kernel_turns
 from pyasr.base.kernels import njit
 
 
@@ -82,3 +87,63 @@ def test_kernels_come_from_the_cache_without_the_compiler(tmp_path, monkeypatch)
     first, second = (subprocess.run([sys.executable, "-c", OF_CACHE, *words], capture_output=True, text=True) for words in ([], ["another"]))
     assert first.stdout == "5.0 True\n([5.0, 10.0], 2, True)\n", first.stderr
     assert second.stdout == "5.0 False\n([5.0, 10.0], 2, True)\n0 11.0 True\n", second.stderr
+
+
+TWO = """
+from pyasr.base.kernels import njit
+
+@njit(cache=True)
+def twice(x):
+    return 2 * x
+
+@njit(cache=True)
+def four_times(x):
+    return twice(twice(x))
+"""
+AT_ONCE = """
+import sys, time, numba
+from pathlib import Path
+from kept import four_times, twice
+Path(sys.argv[1]).touch()
+while not Path("go").exists():
+    time.sleep(0.01)
+assert four_times(3) == 12
+print(sum(sum(kernel.stats.cache_misses.values()) for kernel in (four_times, twice)))
+"""
+
+
+def test_processes_that_need_kernels_at_once_compile_each_of_them_once(tmp_path, monkeypatch):
+    (tmp_path / "kept.py").write_text(TWO)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    names = ["first", "second", "third"]
+    running = [subprocess.Popen([sys.executable, "-c", AT_ONCE, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True) for name in names]
+    while not all((tmp_path / name).exists() for name in names):
+        assert all(process.poll() is None for process in running)
+        time.sleep(0.01)
+    (tmp_path / "go").touch()
+    compiled = [int(process.communicate()[0]) for process in running]
+    assert sum(compiled) == 2 and not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_process_stops_waiting_for_one_that_is_suspended(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_turns, "_PATIENCE_S", 0.1)
+    turn = kernel_turns.Turn(tmp_path / "kernel.lock")
+    with (tmp_path / "kernel.lock").open("w") as of_another:
+        fcntl.flock(of_another, fcntl.LOCK_EX)
+        turn.take()
+    turn.end()
+
+
+def test_kernels_can_be_compiled_where_no_lock_can_be_made(tmp_path):
+    turn = kernel_turns.Turn(tmp_path / "nowhere/kernel.lock")
+    turn.take()
+    turn.end()
+
+
+@pytest.mark.parametrize("folder", ["steps", "utils"])
+def test_programs_and_their_jobs_share_kernels(folder, root):
+    """A program finds pyasr through a link in its folder; numba keeps kernels by the path of their source."""
+    code = f"import sys; sys.path.insert(0, {str(root / folder)!r}); import pyasr.score.align; print(pyasr.score.align.count.__code__.co_filename)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert Path(done.stdout.strip()) == root / "pyasr/score/align.py", done.stderr

@@ -1,0 +1,47 @@
+"""Processes that need the same kernel at the same time: one compiles it, the others wait and load it from the cache.
+
+The turn to compile is a lock of flock(2) on a file next to the kernel's in the cache. The system releases it when the process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+
+_PATIENCE_S = 60.0  # then a process compiles for itself: the one that has the turn may be suspended
+_LOOK_S = 0.02
+
+
+class Turn:
+    """The turn to compile one kernel. `lock` is the file that stands for it while a process has it."""
+
+    def __init__(self, lock: Path):
+        self._lock, self._file = lock, None
+
+    def take(self) -> None:
+        """Wait for the turn. Without locks on the file system, or where no file can be written, processes do not wait for each other."""
+        if self._file is not None:
+            return
+        with contextlib.suppress(OSError):  # harmless: the kernel is compiled by several processes
+            self._file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            _wait_for(self._file)
+
+    def end(self) -> None:
+        """Let others compile, or load what this process has compiled."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # harmless: it is empty
+                os.unlink(self._lock)
+            os.close(self._file)
+            self._file = None
+
+
+def _wait_for(file: int) -> None:
+    end_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end_s:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOOK_S)
