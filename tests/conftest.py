@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
-# Fixtures that take long to be made, and whose tests wait most of their time: the group of the tests that use them, the longest first.
+# Fixtures that take long to be made, and whose tests wait most of their time: the group of the tests that use them.
 SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "training", "librispeech_run": "slurm", "slurm": "slurm",
           "swbd_corpora": "swbd", "joint_corpora": "fisher_swbd", "fisher_corpora": "fisher", "own_recipe": "own", "grid": "grid"}
+# The groups to begin with, the longest first. Only the first of them compiles the kernels of recipes; the others find them compiled.
+ORDER = ("recipe", "training", "grid", "slurm", "swbd", "fisher_swbd", "fisher", "own")
 HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
 for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
     if str(path) not in sys.path:
@@ -36,17 +38,17 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its group; several processes begin with the groups of `SHARED`, then with those of the most tests."""
-    sizes, order = Counter(map(group_of, items)), list(SHARED.values())
+    """Give each test its group; several processes begin with the groups of `ORDER`, then with those of the most tests."""
+    sizes = Counter(map(group_of, items))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (_place(group_of(item), order), -sizes[group_of(item)], group_of(item)))
+        items.sort(key=lambda item: (_place(group_of(item)), -sizes[group_of(item)], group_of(item)))
 
 
-def _place(group: str, order: list[str]) -> int:
-    """Among the groups of `SHARED`; that of all others is the last."""
-    return order.index(group) if group in order else len(order)
+def _place(group: str) -> int:
+    """Among the groups of `ORDER`; that of all others is the last."""
+    return ORDER.index(group) if group in ORDER else len(ORDER)
 
 
 @pytest.fixture(scope="session", autouse=True)

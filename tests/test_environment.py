@@ -208,23 +208,29 @@ def test_optional_things_do_not_count(capsys):
 
 PYTHON = """#!/bin/bash
 echo "$*" >> "$0.calls"
+echo "${PYTEST_DEBUG_TEMPROOT:-}" >> "$0.places"
 [[ $* != *pytest* ]] || echo "1 passed"
 case "$*" in *processors.py*) exit "$AS_AVX2" ;; *pytest*) exit "$AS_IT_IS" ;; esac
 """
 
 
+def run_of_tests(root, place, **programs) -> dict[str, str]:
+    """The environment in which `PLACE/tests/run.sh` finds these programs, as a shell's text, and a python that runs no tests."""
+    for folder in ("tests", "bin"):
+        (place / folder).mkdir()
+    shutil.copy(root / "tests/run.sh", place / "tests")
+    (place / "path.sh").write_text("")
+    for name, text in {"python": PYTHON, **{name: f"#!/bin/bash\n{text}\n" for name, text in programs.items()}}.items():
+        (place / "bin" / name).write_text(text)
+        (place / "bin" / name).chmod(0o755)
+    variables = {name: value for name, value in environment().items() if name != "PYTEST_DEBUG_TEMPROOT"}
+    return {**variables, "PATH": f"{place}/bin:{variables['PATH']}"}
+
+
 @pytest.mark.parametrize("as_avx2, as_it_is, status", [(0, 0, 0), (1, 0, 1), (0, 2, 2), (1, 2, 2)])
 def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_path, root):
     """The numeric ones first, without AVX-512; all of them last; with arguments once."""
-    for folder in ("tests", "bin"):
-        (tmp_path / folder).mkdir()
-    shutil.copy(root / "tests/run.sh", tmp_path / "tests")
-    (tmp_path / "path.sh").write_text("")
-    for name, text in (("python", PYTHON), ("id", "#!/bin/bash\necho 1000\n")):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    variables = environment(AS_AVX2=str(as_avx2), AS_IT_IS=str(as_it_is))
-    variables["PATH"] = f"{tmp_path}/bin:{variables['PATH']}"
+    variables = run_of_tests(root, tmp_path, id="echo 1000") | {"AS_AVX2": str(as_avx2), "AS_IT_IS": str(as_it_is)}
     done = [subprocess.run(["bash", tmp_path / "tests/run.sh", *words], env=variables, capture_output=True, text=True) for words in ([], ["-x"])]
     assert [one.returncode for one in done] == [status, as_it_is]
     runs = [line for line in (tmp_path / "bin/python.calls").read_text().splitlines() if "pytest" in line]
@@ -232,3 +238,16 @@ def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_
     assert runs[0].startswith(f"tests/processors.py avx2 python -m pytest -n {cores} ") and all((root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word)
     every = f"-m pytest -n {cores + 1} --dist loadgroup --no-loadscope-reorder"
     assert runs[1:] == [every, f"{every} -x"]
+
+
+@pytest.mark.parametrize("gigabytes, mounts, num_in_memory", [(8, "", 2), (8, "exit 1", 0), (7, "", 0)])
+def test_directories_of_tests_are_in_memory_if_there_is_enough(gigabytes, mounts, num_in_memory, tmp_path, root):
+    """If root may mount a tmpfs, too. It is removed in the end."""
+    recorded = f'echo "$*" >> {tmp_path}/"$(basename "$0")"; '
+    variables = run_of_tests(root, tmp_path, id="echo 0", **{"apt-get": "exit 1"}, awk=f"echo {gigabytes}", mount=recorded + mounts, umount=recorded)
+    done = subprocess.run(["bash", tmp_path / "tests/run.sh"], env=variables | {"AS_AVX2": "0", "AS_IT_IS": "3"}, capture_output=True, text=True)
+    places = [place for place in (tmp_path / "bin/python.places").read_text().splitlines() if place]
+    assert done.returncode == 3 and len(places) == num_in_memory, done.stderr
+    for place in set(places):
+        assert (tmp_path / "mount").read_text() == f"-t tmpfs pyasr-tests {place}\n" and (tmp_path / "umount").read_text() == f"-l {place}\n"
+        assert not Path(place).exists()
