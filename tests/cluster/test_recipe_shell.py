@@ -10,14 +10,11 @@ import subprocess
 import sys
 import termios
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from recorded_calls import options_of_all
 from test_run_pl import children
 
-COMMAND = re.compile(r"(?<=\s)(steps|local|utils|\$of_\w+)/[\w$]+\.py(?=\s)")
 RECIPE = """#!/usr/bin/env bash
 # A recipe that fails on demand.
 
@@ -381,62 +378,6 @@ def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
         done = run(copy, cwd=tmp_path, program="bash")
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), (script, done)
         assert done.stderr.startswith(f"{copy}: error: no ") and "sbatch --wrap" in done.stderr
-
-
-SHARED = "utils/recipe_decoding.sh"
-
-
-def with_one_that_fails(text):
-    """(command, its stage, the text with this one replaced by `false` and all others by `true`) for each command of a script."""
-    for found in COMMAND.finditer(text):
-        stages = re.findall(r"\bstage (\d+) ", text[: found.start()])
-        yield found[0], stages[-1] if stages else "0", COMMAND.sub("true", text[: found.start()]) + "false" + COMMAND.sub("true", text[found.end() :])
-
-
-def with_own_functions(recipe):
-    """The text of a recipe's script, with that of the files of `local/` that it reads in their place."""
-    return re.sub(r"^\. (local/\w+\.sh)$", lambda found: (recipe.parent / found[1]).read_text(), recipe.read_text(), flags=re.M)
-
-
-def copied(directory, root, recipe, script, functions):
-    """A directory with this text of a recipe's script, and of the functions that recipes share."""
-    directory.mkdir()
-    (directory / "utils").symlink_to(root / "utils")
-    for name in ("conf", "local"):
-        (directory / name).symlink_to(recipe.with_name(name))
-    shutil.copy(recipe.with_name("cmd.sh"), directory)
-    (directory / "path.sh").write_text("")
-    (directory / "functions.sh").write_text(functions)
-    (directory / "run.sh").write_text(script.replace(f". {SHARED}\n", ". ./functions.sh\n"))
-    return directory / "run.sh"
-
-
-def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path, monkeypatch):
-    """Whichever of a recipe's commands fails, also of those in shared functions, the recipe stops there, with the stage's name."""
-    monkeypatch.setenv("PYASR_SUPERVISED", "1")  # the process above the recipe has tests of its own
-    shared = (root / SHARED).read_text()
-    broken = []
-    for recipe in sorted((root / "egs").glob("*/s5/run*.sh")):
-        found = [(recipe, *one, COMMAND.sub("true", shared)) for one in with_one_that_fails(with_own_functions(recipe))]
-        assert found, recipe
-        broken += found
-    models = root / "egs/amazon_queen/s5/run_models.sh"
-    broken += [(models, command, "0", COMMAND.sub("true", models.read_text()), functions) for command, _, functions in with_one_that_fails(shared)]
-    scripts = [copied(tmp_path / str(i), root, recipe, *texts) for i, (recipe, _, _, *texts) in enumerate(broken)]
-    options = [[("--stage", stage, *words) for words in options_of_all(recipe.parent, recipe.name)] for recipe, _, stage, *_ in broken]
-    with ThreadPoolExecutor(2) as pool:
-        ended = pool.map(until_it_fails, scripts, options)
-        for (recipe, command, *_), done in zip(broken, ended):
-            assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (recipe, command, done)
-
-
-def until_it_fails(script, options):
-    """The first run of a recipe that fails, of those with these options; else the last one."""
-    for words in options:
-        done = run(script, *words, program="bash", timeout=60)
-        if done.returncode:
-            break
-    return done
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
+CMD_SH = "train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n"  # of a machine without a cluster
 _CORPORA = ("--swbd", "x", "--eval2000-audio", "x", "--rt03", "x")
 _SUBSET = [("--subset", "960")]
 # Options with which a recipe runs nearly all of its commands, where it needs any; then those for the others.
@@ -47,7 +48,7 @@ def with_recorded_programs(path: Path, recipe: Path = RECIPE) -> Path:
                 for program in sorted((place / folder).glob("*.py"))]  # fmt: skip
     functions = [f"{program}() {{ printf '%s\\t' {program} \"$@\" >>calls; echo >>calls; }}" for program in programs]
     (path / "path.sh").write_text("\n".join(functions), encoding="utf-8")
-    (path / "cmd.sh").write_text("train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n", encoding="utf-8")
+    (path / "cmd.sh").write_text(CMD_SH, encoding="utf-8")
     return path
 
 
