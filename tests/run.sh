@@ -70,7 +70,9 @@ if [ $# -gt 0 ]; then
 fi
 in_memory
 status=0
+python -m pytest --collect-only -qq >/dev/null 2>&1 &  # compiles all test files once, not in each of the processes that run them
 run_as_avx2 || status=$?
+wait $! || true  # mistakes are reported below
 echo "== all tests, on this processor as it is"
 run_tests || status=$?
 exit "$status"
