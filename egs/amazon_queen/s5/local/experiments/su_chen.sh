@@ -18,8 +18,8 @@ kept=parallel    # directory of the results (path)
 list=""          # add the names of the trainings to this file, and train nothing (path)
 decode=true      # decode the test set where error rates were published
 num_utts=1260    # utterances to train on
-sgd_rate=0.008   # of one learner, for minibatches of 128
-ng_rate=0.008    # with natural gradient
+sgd_rate=0.004   # of one learner, for minibatches of 128; half of the best one of 16 learners (stage 2), so that 32 can train with it
+ng_rate=0.008    # with natural gradient, likewise
 parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
