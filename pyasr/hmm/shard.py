@@ -1,8 +1,8 @@
 """One rank's share of the training data over all iterations: its words, training graphs and current alignment.
 
-Features are read from their archives, utterance by utterance, wherever they are wanted. Statistics take them pdf by pdf: until alignment or
-transforms change, the frames of all pdfs stay in memory, where the limit allows it, else in a file (`frame_file`). Where the disk has no room
-for that, memory holds those of some pdfs for the time of an accumulation (`pdf_order`).
+Features are read from their archives, utterance by utterance, wherever they are wanted. Statistics take them pdf by pdf: until alignment
+or transforms change, the frames of all pdfs stay in memory, where the limit allows it, else in a file (`frame_file`). Where the disk has no
+room for that, memory holds those of some pdfs for the time of an accumulation (`pdf_order`).
 """
 
 from __future__ import annotations
