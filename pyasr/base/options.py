@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import re
 import typing
 from collections.abc import Callable, Iterator
@@ -133,6 +132,8 @@ def _value_of(name, flags, rest):
 
 def did_you_mean(name: str, flags, where: str = "") -> str:
     """The sentence on a flag that does not exist."""
+    import difflib
+
     of_kaldi = kaldi_names.advice(name.lstrip("-"), flags)
     near = difflib.get_close_matches(name.lstrip("-"), flags, n=1)
     hint = of_kaldi or (f"did you mean --{near[0]}?" if near else "see --help")

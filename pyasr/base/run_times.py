@@ -12,7 +12,6 @@ import fcntl
 import os
 import re
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
     """Record when a run begins and when it is interrupted. Yields a function that returns the seconds of this run and the earlier ones."""
     runs = scratch / RUNS
     earlier, begin = _seconds_of(runs), time.time()
-    _append(runs, f"{begin:.3f} on {socket.gethostname()}")
+    _append(runs, f"{begin:.3f} on {os.uname().nodename}")
     try:
         yield lambda: round(earlier + time.time() - begin, 3)
     except BaseException as error:

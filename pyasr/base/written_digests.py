@@ -15,7 +15,6 @@ import hashlib
 import io
 import os
 import re
-import socket
 from pathlib import Path
 
 from pyasr.base.aside import STARTED
@@ -66,7 +65,7 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
     digest = written.raw.digest(found.st_size) or digest_of(path)
     with contextlib.suppress(OSError):  # harmless: the step reads the file
         (output / _FOLDER).mkdir(parents=True, exist_ok=True)
-        with (output / _FOLDER / f"{socket.gethostname()}.{os.getpid()}").open("a", encoding="ascii") as f:
+        with (output / _FOLDER / f"{os.uname().nodename}.{os.getpid()}").open("a", encoding="ascii") as f:
             f.write(f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {digest}\n")
 
 

