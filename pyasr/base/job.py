@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyasr.base import log, options
 from pyasr.base.errors import UserError
+from pyasr.base.imports import without_collection
 from pyasr.base.process_end import leave
 from pyasr.base.system_errors import as_user_error
 
@@ -18,7 +19,8 @@ from pyasr.base.system_errors import as_user_error
 def resolve(name: str):
     """The function that `module:function` names. Raises UserError when there is none."""
     module, _, function = name.partition(":")
-    found = getattr(importlib.import_module(module), function, None)
+    with without_collection():
+        found = getattr(importlib.import_module(module), function, None)
     if not callable(found):
         raise UserError(f"{name}: no such function")
     return found

@@ -17,6 +17,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.imports import without_collection
 from pyasr.base.in_threads import in_threads
 from pyasr.base.job_options import threads_of_job
 from pyasr.base.memory import computed
@@ -126,7 +127,8 @@ def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
 
     Raises UserError for one of an earlier pyasr, without priors, where a graph is to be searched.
     """
-    from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
+    with without_collection():
+        from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
     model = acoustic.load_scorer(ctc_dir, num_threads)
     if in_graph and model.factor != ACOUSTIC_FACTOR:

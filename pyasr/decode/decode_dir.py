@@ -23,6 +23,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.foreign_json import read_object
+from pyasr.base.imports import without_collection
 from pyasr.base.job_options import JobOptions, threads_of_job
 from pyasr.base.memory import computed
 from pyasr.base.options import argument, group, option
@@ -190,7 +191,8 @@ def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
     Raises UserError where a network has other pdfs than the transition model beside it.
     """
     if (model_dir / NETWORK).exists():
-        from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
+        with without_collection():
+            from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
         network, transitions = acoustic.load_scorer(model_dir, num_threads), read_transitions(model_dir / MODEL)
         network.check_pdfs(model_dir, transitions.num_pdfs)
