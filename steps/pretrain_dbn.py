@@ -15,13 +15,9 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.feats.origin import keep_origin
-from pyasr.train.on_ranks import OnRanks, train_on_ranks, training_output
-from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
-from pyasr.train.steps.dbn import UTTERANCES_FILE, DbnStep, PretrainSpec, prepare_utterances
-from pyasr.train.targets import trained_tables
-
-MACHINES = "rbm*/"
+from pyasr.train.on_ranks import OnRanks
+from pyasr.train.steps.dbn import DbnStep
+from pyasr.train.training_step import train
 
 
 @dataclass(frozen=True)
@@ -30,13 +26,7 @@ class PretrainDbn(OnRanks, DbnStep):
 
 
 def main(options: PretrainDbn) -> None:
-    with training_output(options, trained_tables(options.data, options.input), MACHINES) as out:
-        options.input.save(out)
-        keep_origin(out, options.data)
-        if not are_prepared(out / UTTERANCES_FILE, out / FEATURES_FILE):
-            prepare_utterances(options.data, out, options.heldout, options.training.rbm.max_frames, options.input.cmvn)
-        spec = PretrainSpec(options.data, out, options.input, options.training)
-        train_on_ranks(options, "pyasr.train.dbn:pretrain_rank", spec, MACHINES, "pretrain.log")
+    train(options)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from pyasr.base.option_uses import never
 from pyasr.base.options import group
 from pyasr.base.step import run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.train.steps.dnn import DnnStep, DnnTraining, staged_training
+from pyasr.train.steps.dnn import DnnStep, DnnTraining
 from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
+from pyasr.train.training_step import staged
 
 _UNUSED = {"checkpoint_minutes": never("a simulation saves no checkpoints"),
            "stop_at_divergence": never("a simulation goes on while its objective is a number")}  # fmt: skip
@@ -39,7 +40,7 @@ class SimulateParallel(DnnStep):
 
 
 def main(options: SimulateParallel) -> None:
-    with staged_training(options) as spec:
+    with staged(options) as spec:
         work = SimulationSpec(spec, options.virtual)
         run_jobs(options.jobs, spec.out / "log" / "train.JOB.log", "pyasr.train.virtual:simulate_job", work, num_jobs=1)
 

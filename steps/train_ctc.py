@@ -15,8 +15,9 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.steps.ctc import CtcStep, staged_ctc
+from pyasr.train.on_ranks import OnRanks
+from pyasr.train.steps.ctc import CtcStep
+from pyasr.train.training_step import train
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ class TrainCtc(OnRanks, CtcStep):
 
 
 def main(options: TrainCtc) -> None:
-    with staged_ctc(options) as spec:
-        train_on_ranks(options, "pyasr.train.ctc:train_rank", spec)
+    train(options)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.steps.dnn import DnnStep, staged_training
+from pyasr.train.on_ranks import OnRanks
+from pyasr.train.steps.dnn import DnnStep
+from pyasr.train.training_step import train
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,7 @@ class TrainDnn(OnRanks, DnnStep):
 
 
 def main(options: TrainDnn) -> None:
-    with staged_training(options) as spec:
-        train_on_ranks(options, "pyasr.train.dnn:train_rank", spec)
+    train(options)
 
 
 if __name__ == "__main__":

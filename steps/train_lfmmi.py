@@ -17,8 +17,9 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.steps.lfmmi import LfMmiStep, staged_lfmmi
+from pyasr.train.on_ranks import OnRanks
+from pyasr.train.steps.lfmmi import LfMmiStep
+from pyasr.train.training_step import train
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,7 @@ class TrainLfMmi(OnRanks, LfMmiStep):
 
 
 def main(options: TrainLfMmi) -> None:
-    with staged_lfmmi(options) as spec:
-        train_on_ranks(options, "pyasr.train.lfmmi:train_rank", spec)
+    train(options)
 
 
 if __name__ == "__main__":

@@ -16,21 +16,24 @@ Example:
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyasr.base.step import run_step
 from pyasr.decode.lattice_dir import archives
-from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.steps.smbr import SmbrStep, staged_smbr
+from pyasr.train.on_ranks import OnRanks
+from pyasr.train.steps.smbr import SmbrStep
+from pyasr.train.training_step import train
 
 
 @dataclass(frozen=True)
 class TrainSmbr(OnRanks, SmbrStep):
-    pass
+    def lattices(self) -> list[Path]:
+        """The archives of `decode_dir`."""
+        return archives(self.decode_dir)
 
 
 def main(options: TrainSmbr) -> None:
-    with staged_smbr(options, archives(options.decode_dir)) as spec:
-        train_on_ranks(options, "pyasr.train.smbr:train_rank", spec)
+    train(options)
 
 
 if __name__ == "__main__":

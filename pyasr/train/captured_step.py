@@ -23,6 +23,7 @@ from pyasr.nn.feed_forward_pass import FeedForwardPass
 from pyasr.nn.lagged_natural_gradient import LaggedNaturalGradient, Looks, Pending
 from pyasr.nn.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGradient
 from pyasr.nn.preconditioned_layers import FactorsPreconditioner
+from pyasr.train.criterion import CrossEntropy
 from pyasr.train.step_passes import LayersPasses, Places, PlainPasses
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ _MOST_WORKERS, _MOST_SHAPES = 14, 4
 
 
 def why_not(learner: Learner) -> str:
-    """The reasons why the steps of a learner cannot be captured; empty if they can."""
+    """The reasons why the steps of a learner cannot be captured; empty if they can. What other criteria compute may depend on the data."""
+    if type(learner.criterion) is not CrossEntropy:
+        return "the criterion is not the cross-entropy of frames"
     layers = learner.natural_gradient.layers.values()
     reasons = {
         "dropout is drawn": has_dropout(learner.network),

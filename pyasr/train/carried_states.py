@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.lstm import LstmState
-from pyasr.train.criterion import Criterion, CrossEntropy
+from pyasr.train.criterion import CrossEntropy
 from pyasr.train.rows import Rows
 
 States = list[LstmState | None]
@@ -60,8 +60,6 @@ def _exactly(part: torch.Tensor, num: int) -> torch.Tensor:
 
 class CarriedCrossEntropy(CrossEntropy):
     """The cross-entropy of inputs that are `Rows`. Training and evaluation have a memory each."""
-
-    not_captured = Criterion.not_captured
 
     def __init__(self):
         self.forget()

@@ -9,7 +9,8 @@ A new criterion is a subclass of `Criterion` in one module, with a subclass of `
             squares = (network(x) - targets).square().sum()
             return squares, torch.stack([squares.detach().double(), ...])
 
-A rank function opens the data, makes a network and a `Learner` of it with the criterion, and runs a job (`pyasr.train.rank_job`).
+docs/training.md has an example with its step. A rank function opens the data, makes a network and a `Learner` of it with the criterion, and
+runs a job (`pyasr.train.rank_job`).
 """
 
 from __future__ import annotations
@@ -37,14 +38,12 @@ class Criterion:
 
     totals          the class of `Totals` that says what the sums mean
     rate_flag       the option of the learning rate, for messages
-    not_captured    why a step on a GPU cannot be a CUDA graph; empty if it can
     num_left_out    parts of minibatches that `loss` has left out so far because they were not finite, in training and evaluation
     left_out        (name of these parts, the reason), for messages
     """
 
     totals: type[Totals] = Totals
     rate_flag = "--learning-rate"
-    not_captured = "the criterion is not the cross-entropy of frames"
     num_left_out = 0
     left_out = "", ""
 
@@ -86,16 +85,22 @@ class Criterion:
 class CrossEntropy(Criterion):
     """Cross-entropy of frames, with pdfs or with the posteriors of a teacher (`SoftTargets`) as targets."""
 
-    not_captured = ""
-
     def loss(self, network: nn.Module, x: Any, targets: Tensor | SoftTargets, number: int | None = None) -> tuple[Tensor, Tensor]:
         """The loss, and (loss, correct frames, frames)."""
         logits, pdfs = self.logits(network, x).flatten(0, -2).float(), targets.flatten()
         if isinstance(pdfs, SoftTargets):
             loss, pdfs = pdfs.loss(logits), pdfs.best
         else:
-            loss = F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
+            loss = self.of_frames(logits, pdfs)
         return loss, _counts(loss.detach(), logits.detach(), pdfs)
+
+    def of_frames(self, logits: Tensor, pdfs: Tensor) -> Tensor:
+        """The sum of the losses of frames; what a subclass replaces.
+
+        logits  float32 (N, num_pdfs)
+        pdfs    int64 (N,); frames with `NO_TARGET` do not count
+        """
+        return F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
 
     def logits(self, network: nn.Module, x: Any) -> Tensor:
         """The outputs of the network for a minibatch."""

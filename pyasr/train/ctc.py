@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,13 +14,11 @@ from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.sequence.ctc import BLANK, ctc_loss
-from pyasr.train.corpus import check_frames
 from pyasr.train.criterion import SequenceCriterion
-from pyasr.train.draws import ALL
 from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
-from pyasr.train.rank_job import make_job, write_model
+from pyasr.train.rank_job import open_utterances, run_on_utterances, write_model
 from pyasr.train.rank_reader import rank_reader
 from pyasr.train.shard import global_normaliser
 from pyasr.train.steps.ctc import CtcSpec
@@ -57,22 +55,18 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy, seed = make_strategy(comm, options.mixing), options.loop.train_seed
     parts = targets.parts(strategy.share, comm.rank, comm.size)
-    reader = rank_reader(spec.out, spec.data, spec.input, targets, itertools.chain(*parts))
-    training, heldout = (PaddedUtterances(reader, targets, keys, options.learner, seed, comm.rank, draw)
-                         for keys, draw in zip(parts, (strategy.draw, ALL)))  # fmt: skip
-    check_frames(spec.data, training.num_frames, comm)
+    reader = rank_reader(spec.out, spec.data, spec.input, targets, [*parts[0], *parts[1]])
+    training, heldout = open_utterances(spec, parts, strategy, partial(PaddedUtterances, reader, targets))
     mean, inverse_std = global_normaliser(training, comm)
     network = LayeredNetwork(read_network(spec.network), reader.dim, targets.num_pdfs)
     network.initialise(initial_random(seed))
     for utterances in (training, heldout):
         utterances.normalise_by(mean, inverse_std, network)
     seed_dropout(seed, comm.rank)
-    learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True), Ctc())
-    units, minibatch = training.mean_units(comm), options.learner.minibatch
-    make_job(learner, (training, heldout), strategy, options, minibatch, spec.out, training.longest, units).run()
+    learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True), spec.loss.make())
+    run_on_utterances(learner, (training, heldout), strategy, spec, training.mean_units(comm))
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
-    network = learner.network.with_parameters(learner.flat.values())
-    write_model(comm, spec.out, network, normaliser, log_priors(counts_of_labels(targets)), ACOUSTIC_FACTOR)
+    write_model(comm, spec.out, learner.trained_network(), normaliser, log_priors(counts_of_labels(targets)), ACOUSTIC_FACTOR)
 
 
 def counts_of_labels(targets: Targets) -> np.ndarray:

@@ -23,7 +23,6 @@ from pyasr.train.carried_states import CarriedCrossEntropy
 from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.combine import RecentModels
 from pyasr.train.corpus import open_corpus
-from pyasr.train.criterion import CrossEntropy
 from pyasr.train.dbn import check_dbn
 from pyasr.train.growth import Growth, first_shape
 from pyasr.train.input_transform import estimate_transform
@@ -41,6 +40,7 @@ from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.soft_target_files import SoftTargetFiles
 from pyasr.train.steps.dnn import DnnTraining, TrainSpec, check_shrinking
+from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
 from pyasr.train.targets import TARGETS_FILE, Targets
 from pyasr.train.trainer import Trainer
 
@@ -58,7 +58,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Train
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
     gradient_sum = strategy.sum_gradients(of_any_size=options.over_time.carry_state)
-    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum)
+    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum, spec.loss)
     job = make_job(learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out, kind=kind)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
@@ -67,8 +67,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Train
     job.run()
     if options.combine.combine != "none":
         combine_and_tell(job, options.combine, recent, sample)
-    network = learner.network.with_parameters(learner.flat.values())
-    priors = partial(decoding_priors, options.priors, counts=counts, sample=sample)
+    network, priors = learner.trained_network(), partial(decoding_priors, options.priors, counts=counts, sample=sample)
     write_model(comm, spec.out, network, corpus.normaliser(), priors(network))
     if job.one_learner:
         save_one_learner(job, corpus.normaliser(), priors)
@@ -90,14 +89,15 @@ def has_saturating_layers(path: Path) -> bool:
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
-                 fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None) -> Learner:  # fmt: skip
+                 fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None,
+                 loss: Loss = CROSS_ENTROPY) -> Learner:  # fmt: skip
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     seed = options.loop.train_seed
     network = make_network(options, input_dim, num_pdfs, initial_random(seed), fixed)
     if dbn is not None:
         dbn.start(network)
     seed_dropout(seed, comm.rank)
-    criterion = CarriedCrossEntropy() if options.over_time.carry_state else CrossEntropy()
+    criterion = CarriedCrossEntropy() if options.over_time.carry_state else loss.make()
     return Learner(network, options.learner, comm.size, gradient_sum, criterion)
 
 

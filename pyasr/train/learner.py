@@ -34,8 +34,9 @@ from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.tensor.squares import Number
 from pyasr.train.captured_step import CapturedStep, is_past_first_updates, why_not
+from pyasr.train.change_limits import change_factors, limits_of
 from pyasr.train.completion import Completion
-from pyasr.train.components import Component, components_of
+from pyasr.train.components import components_of
 from pyasr.train.criterion import Criterion, CrossEntropy
 from pyasr.train.options import LearnerOptions
 from pyasr.train.skips import Skips, clear_unless
@@ -81,7 +82,7 @@ class Learner:
         self.skips = Skips([component.name for component in self.components], self.flat.master.device)
         if self.gradient_sum:
             self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
-        self.not_captured = self.criterion.not_captured or why_not(self)
+        self.not_captured = why_not(self)
         self.is_captured = self.flat.master.device.type == "cuda" and not self.not_captured
         if self.gradient_sum and self.criterion.uses_layers_once(network):
             self._completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
@@ -108,6 +109,10 @@ class Learner:
         if self._captured:
             self._captured.end()
         self._captured = self._pending = None
+
+    def trained_network(self) -> nn.Module:
+        """A copy of the network with the master parameters, in float32 on the CPU."""
+        return self.network.with_parameters(self.flat.values())
 
     def take_up(self, state: dict) -> None:
         """Go on from what `state_dict` gave in a job of another number of ranks, whose minibatches are others."""
@@ -229,21 +234,3 @@ class Learner:
         """The sums of a minibatch, as `step` returns them, without learning."""
         self.network.eval()
         return self.loss(x, targets)[1]
-
-
-def limits_of(components: list[Component], options: LearnerOptions, device: torch.device) -> torch.Tensor | None:
-    """m_c of each component, float64; infinite where there is no limit, None where none has one."""
-    per_layer = options.max_change_per_layer or math.inf
-    of_output = options.max_change_of_output or per_layer
-    limits = [of_output if component.is_output else per_layer for component in components]
-    return None if min(limits) == math.inf else torch.tensor(limits, dtype=torch.float64, device=device)
-
-
-def change_factors(lengths: torch.Tensor, limits: torch.Tensor | None, overall: float, momentum: float) -> torch.Tensor:
-    """s s_c of each component from |f Delta_c|, float64, and m_c; M = 0 is no limit."""
-    s = 1 - momentum
-    limited = torch.ones_like(lengths) if limits is None else (limits / (s * lengths)).clamp(max=1.0)
-    if overall:
-        total = s * (limited * lengths).norm()
-        limited = limited * (overall / total).clamp(max=1.0)
-    return s * limited

@@ -33,7 +33,7 @@ def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
     learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(), criterion)
     job = make_job(learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
     run_and_combine(job, options, criterion.log_probability)
-    trained = learner.network.with_parameters(learner.flat.values())
+    trained = learner.trained_network()
     network = trained.main if isinstance(trained, TwoOutputs) else trained
     write_model(comm, spec.out, network, corpus.normaliser(), torch.zeros(targets.num_pdfs), ACOUSTIC_FACTOR)
 

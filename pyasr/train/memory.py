@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -28,27 +28,41 @@ from pyasr.train.soft_targets import SoftTargets
 from pyasr.train.utterances import Utterances
 
 if TYPE_CHECKING:
-    from pyasr.train.trainer import Trainer
+    from pyasr.train.stream import Frames
 
 _MB = 1_000_000
 _PART = 8  # of a minibatch is measured, one chunk where there are fewer
 
 
-def try_out(job: Trainer) -> None:
-    """Compute the gradient of this rank's largest minibatch, tell what that takes, and forget it. Every rank must call this. Raises
+class Workload(NamedTuple):
+    """What takes memory on a rank.
+
+    training   this rank's data
+    minibatch  frames that a minibatch should have
+    comm       the ranks of the training, some of which may share this one's memory
+    """
+
+    learner: Learner
+    training: Frames | Utterances
+    minibatch: int
+    comm: Comm
+
+
+def try_out(work: Workload) -> None:
+    """Compute the gradient of this rank's largest minibatch, log what that takes, and forget it. Every rank must call this. Raises
     UserError where memory is not enough for that."""
-    device, needed = job.learner.flat.master.device, 0.0
-    sharing = num_sharing(job.comm, device)
-    with telling_what_to_lower(job), unchanged(job.learner):
-        minibatch = job.training.largest(job.minibatch)
+    device, needed = work.learner.flat.master.device, 0.0
+    sharing = num_sharing(work.comm, device)
+    with telling_what_to_lower(work), unchanged(work.learner):
+        minibatch = work.training.largest(work.minibatch)
         if minibatch is not None:
-            needed = _check_part(job, *minibatch, sharing)
+            needed = _check_part(work, *minibatch, sharing)
             before = _peak_bytes(device, anew=True)
-            job.learner.try_out(*minibatch)
+            work.learner.try_out(*minibatch)
             needed = max(needed, _peak_bytes(device) - before)
-    most = job.comm.reduce_scalar(needed, "max")
+    most = work.comm.reduce_scalar(needed, "max")
     if most:
-        job.comm.say(f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of a rank's memory")
+        work.comm.say(f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of a rank's memory")
 
 
 def _peak_bytes(device: torch.device, anew: bool = False) -> int:
@@ -74,20 +88,20 @@ def unchanged(learner: Learner):
 
 
 @contextlib.contextmanager
-def telling_what_to_lower(job: Trainer):
+def telling_what_to_lower(work: Workload):
     """Have a failure to get memory become a UserError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_for_want_of_memory(error):
             raise
-        raise _too_little(job, what_it_says(error)) from None
+        raise _too_little(work, what_it_says(error)) from None
 
 
-def _check_part(job: Trainer, x, targets, sharing: int) -> float:
+def _check_part(work: Workload, x, targets, sharing: int) -> float:
     """Bytes of the host's memory that the minibatch will take, by what a part of it keeps; 0 where that is not known. Raises UserError
     where less is free for each of those that share it."""
-    device, learner = job.learner.flat.master.device, job.learner
+    device, learner = work.learner.flat.master.device, work.learner
     free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
     if free is None or not isinstance(x, torch.Tensor | Rows) or not isinstance(targets, torch.Tensor | SoftTargets):
         return 0.0
@@ -95,32 +109,32 @@ def _check_part(job: Trainer, x, targets, sharing: int) -> float:
     learner.network.train()
     kept = kept_bytes(lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x)
     needed = 2 * kept * len(targets) / len(its_targets)
-    _check_free(job, needed, free / sharing)
+    _check_free(work, needed, free / sharing)
     return needed
 
 
-def _check_free(job: Trainer, needed: float, free: float) -> None:
+def _check_free(work: Workload, needed: float, free: float) -> None:
     """Raise UserError where the largest minibatch needs more bytes than are free for a rank."""
     if needed > free:
         memory = f"it takes about {needed / _MB:.0f} MB, {free / _MB:.0f} MB are free for each rank"
-        raise _too_little(job, f"{memory}, enough for about {int(job.minibatch * free / needed)} frames")
+        raise _too_little(work, f"{memory}, enough for about {int(work.minibatch * free / needed)} frames")
 
 
-def _too_little(job: Trainer, found: str) -> UserError:
-    advice = job.training.advice(job.minibatch)
-    return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {advice}")
+def _too_little(work: Workload, found: str) -> UserError:
+    advice = work.training.advice(work.minibatch)
+    return UserError(f"memory is not enough to learn from a minibatch of {work.minibatch} frames: {found}; {advice}")
 
 
-def check_utterances_fit(job: Trainer) -> None:
-    """Check that memory holds the utterances of a job that learns whole ones. Every rank must call this.
+def check_utterances_fit(work: Workload) -> None:
+    """Check that memory holds the utterances of a training on whole ones. Every rank must call this.
 
     Raises UserError if the longest utterance, which is named, or, on a processor, the largest minibatch takes more than this rank has.
     """
-    if not isinstance(job.training, Utterances):
+    if not isinstance(work.training, Utterances):
         return
-    learner, training = job.learner, job.training
+    learner, training = work.learner, work.training
     device = learner.flat.master.device
-    sharing, free = num_sharing(job.comm, device), free_bytes(device)
+    sharing, free = num_sharing(work.comm, device), free_bytes(device)
     if not len(training.keys) or free is None:
         return
     order = np.argsort(training.lengths, kind="stable")
@@ -133,7 +147,7 @@ def check_utterances_fit(job: Trainer) -> None:
         memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
         raise UserError(f"{training.reader.data}: {found}: {memory}; {ADVICE}")
     if device.type == "cpu":
-        _check_free(job, of_a_frame * training.most_frames(), free / sharing)
+        _check_free(work, of_a_frame * training.most_frames(), free / sharing)
 
 
 def num_sharing(comm: Comm, device: torch.device) -> int:

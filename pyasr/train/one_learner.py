@@ -70,7 +70,7 @@ def save_one_learner(job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor]
     if job.comm.rank == 0:
         directory.mkdir(exist_ok=True)
         _copy_beside(job.directory, directory)
-    network = job.learner.network.with_parameters(flat.values())
+    network = job.learner.trained_network()
     write_model(job.comm, directory, network, normaliser, priors(network))
 
 

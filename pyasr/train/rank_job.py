@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +17,15 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import Strategy
 from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.combine import LogProbability, RecentModels, combine_recent, of_targets
+from pyasr.train.corpus import check_frames
+from pyasr.train.draws import ALL
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
 from pyasr.train.options import CombineOptions, GrowthOptions
 from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.schedules import make_schedule
 from pyasr.train.trainer import Trainer
+from pyasr.train.utterances import Utterances
 
 
 def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int, directory: Path, longest: int = 0,
@@ -43,6 +46,24 @@ def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minib
     job = kind(learner, training, heldout, strategy, schedule, options.loop, most, directory)
     _announce(job)
     return job
+
+
+def open_utterances(spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., Utterances]) -> tuple:
+    """A rank's training and held-out utterances, whose keys are `parts`. Every rank must call this.
+
+    make  of the keys and the last arguments of `Utterances`
+    """
+    options, rank = spec.training, strategy.comm.rank
+    training, heldout = (make(keys, options.learner, options.loop.train_seed, rank, draw)
+                         for keys, draw in zip(parts, (strategy.draw, ALL)))  # fmt: skip
+    check_frames(spec.data, training.num_frames, strategy.comm)
+    return training, heldout
+
+
+def run_on_utterances(learner: Learner, utterances: tuple, strategy: Strategy, spec, terms: float) -> None:
+    """Train on whole utterances, of `open_utterances`. `terms` as of `make_job`. Every rank must call this."""
+    options, longest = spec.training, utterances[0].longest
+    make_job(learner, utterances, strategy, options, options.learner.minibatch, spec.out, longest, terms).run()
 
 
 def _announce(job: Trainer) -> None:

@@ -72,7 +72,6 @@ class Reconstruction(Criterion):
     """The reconstruction error of a machine, which `RbmLearner` reports. Its step is contrastive divergence, not the gradient of a loss."""
 
     totals = ReconstructionTotals
-    not_captured = "units are drawn"
 
     def __init__(self, rate_flag: str = Criterion.rate_flag):
         self.rate_flag = rate_flag
@@ -95,7 +94,7 @@ class RbmLearner:
     """
 
     gradient_sum = None  # ranks mix parameters alone
-    not_captured = Reconstruction.not_captured
+    not_captured = "units are drawn"  # why steps on a GPU are not CUDA graphs
 
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine",
                  course: MomentumOptions | None = None):  # fmt: skip

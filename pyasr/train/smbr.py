@@ -12,13 +12,11 @@ from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.hypotheses_store import HypothesesStore
 from pyasr.sequence.lattice_objective import LatticeObjective
 from pyasr.sequence.tid_classes import TidClasses
-from pyasr.train.corpus import check_frames
-from pyasr.train.draws import ALL
 from pyasr.train.lattice_criterion import LatticeCriterion
 from pyasr.train.lattice_utterances import LatticeUtterances
 from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import seed_dropout
-from pyasr.train.rank_job import make_job, write_model
+from pyasr.train.rank_job import open_utterances, run_on_utterances, write_model
 from pyasr.train.rank_reader import rank_reader
 from pyasr.train.steps.smbr import HYPOTHESES_FILE, SmbrSpec
 from pyasr.train.targets import TARGETS_FILE, Targets
@@ -26,28 +24,24 @@ from pyasr.train.targets import TARGETS_FILE, Targets
 
 def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the priors of the network before."""
-    options, model = spec.training, load_scorer(spec.dnn_dir)
-    strategy = make_strategy(comm, options.mixing)
-    training, heldout = open_utterances(spec, model, strategy)
+    model, strategy = load_scorer(spec.dnn_dir), make_strategy(comm, spec.training.mixing)
+    training, heldout = with_lattices(spec, model, strategy)
     learner = make_learner(spec, model, comm, strategy.sum_gradients(of_any_size=True))
-    frames, minibatch = (training, heldout), options.learner.minibatch
-    terms = training.mean_minibatch(comm)
-    make_job(learner, frames, strategy, options, minibatch, spec.out, training.longest, terms).run()
-    network = learner.network.with_parameters(learner.flat.values())
-    write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors, model.factor)
+    run_on_utterances(learner, (training, heldout), strategy, spec, training.mean_minibatch(comm))
+    write_model(comm, spec.out, learner.trained_network(), (model.mean, model.inverse_std), model.log_priors, model.factor)
 
 
-def open_utterances(spec: SmbrSpec, model: AcousticModel, strategy: Strategy) -> tuple[LatticeUtterances, LatticeUtterances]:
+def with_lattices(spec: SmbrSpec, model: AcousticModel, strategy: Strategy) -> tuple[LatticeUtterances, LatticeUtterances]:
     """This rank's training and held-out utterances."""
-    comm, options, references = strategy.comm, spec.training, Targets.load(spec.out / TARGETS_FILE)
-    parts = references.parts(strategy.share, comm.rank, comm.size)
+    references = Targets.load(spec.out / TARGETS_FILE)
+    parts = references.parts(strategy.share, strategy.comm.rank, strategy.comm.size)
     own = {*parts[0], *parts[1]}
     store = HypothesesStore(spec.out / HYPOTHESES_FILE, own)
     reader = rank_reader(spec.out, spec.data, InputOptions.load(spec.dnn_dir), references, own, matrix_of(spec.dnn_dir))
-    found = [LatticeUtterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank, draw)
-             for keys, draw in zip(parts, (strategy.draw, ALL))]  # fmt: skip
-    check_frames(spec.data, found[0].num_frames, comm)
-    return found[0], found[1]
+    def utterances(keys: list[str], *arguments) -> LatticeUtterances:
+        return LatticeUtterances(reader, model, references, keys, store, *arguments)
+
+    return open_utterances(spec, parts, strategy, utterances)
 
 
 def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum: GradientSum | None) -> Learner:

@@ -132,8 +132,8 @@ class VirtualTrainer(Trainer):
             self.course.seconds = (self._computed, *map(float, self.strategy.times))
         return totals
 
-    def _evaluate_apart(self) -> None:
-        """As `Trainer._evaluate_apart`: learners wait for each other, and what they measure takes no time."""
+    def evaluate_apart(self) -> None:
+        """As `Trainer.evaluate_apart`: learners wait for each other, and what they measure takes no time."""
         self.strategy.waiting(self.comm.barrier)
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
@@ -159,7 +159,7 @@ class VirtualTrainer(Trainer):
         if not math.isfinite(totals.objective):
             raise Diverged(f"the simulation has diverged: the objective is {totals.objective}")
 
-    def _is_late(self) -> bool:
+    def is_late(self) -> bool:
         return False
 
     def _is_to_stop(self) -> bool:

@@ -22,8 +22,11 @@ from pyasr.nn.acoustic import load_model
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.strategies import strategy_names
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.ctc import Ctc
 from pyasr.train.learner import Learner
 from pyasr.train.padded_utterances import PaddedUtterances
+from pyasr.train.steps.ctc import CtcStep
+from pyasr.train.steps.loss import Loss
 from pyasr.train.targets import Targets
 
 DIM, LETTERS = 8, "abcdef"
@@ -110,6 +113,23 @@ def test_what_says_which_utterances_are_copies_may_come_later(corpus, tmp_path, 
             write_table(tmp_path / "data" / "utt2uniq", dict.fromkeys(FeatureReader(corpus / "data", InputOptions(cmvn="none")).keys[:2], "x"))
         train(corpus, tmp_path / "out", "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
         assert told is None or told in capsys.readouterr().out
+
+
+class Doubled(Ctc):
+    def loss(self, *arguments):
+        loss, sums = super().loss(*arguments)
+        return 2 * loss, sums * torch.tensor([2.0, 1.0, 1.0])
+
+
+def test_a_step_can_name_another_loss(corpus, tmp_path, monkeypatch):
+    """Twice the loss at half the rate gives the same bits, and is reported as it is."""
+    flags = ["--num-epochs", 1, "--learning-rate"]
+    train(corpus, tmp_path / "ctc", *flags, 0.25, num_ranks=1)
+    monkeypatch.setattr(CtcStep, "loss", property(lambda step: Loss(f"{__name__}:Doubled")))
+    train(corpus, tmp_path / "doubled", *flags, 0.125, num_ranks=1)
+    one, other = (load_model(tmp_path / name / "final.nnet").network.state_dict() for name in ("ctc", "doubled"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert epochs(tmp_path / "doubled")[0]["heldout_objective"] == pytest.approx(2 * epochs(tmp_path / "ctc")[0]["heldout_objective"], abs=2e-6)
 
 
 def test_priors_are_those_of_the_transcripts(corpus, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +9,14 @@ from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.option_uses import never
 from pyasr.base.options import argument, group
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.origin import keep_origin
 from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS
 from pyasr.parallel.strategies import MixingOptions
-from pyasr.train.on_ranks import copy_inputs, training_output
+from pyasr.train.on_ranks import copy_inputs
 from pyasr.train.options import LearnerOptions, LoopOptions
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
-from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, trained_tables
+from pyasr.train.steps.loss import CTC, Loss
+from pyasr.train.targets import HeldoutOptions, trained_tables
+from pyasr.train.training_step import TrainingStep
 
 _LAYERS_SPLICE = never("the layers of the network splice")
 
@@ -42,7 +40,7 @@ class CtcTargetOptions(HeldoutOptions):
 
 
 @dataclass(frozen=True)
-class CtcStep:
+class CtcStep(TrainingStep):
     """The options of steps/train_ctc.py but those of its job."""
 
     data: Path = argument("data directory with features and transcripts")
@@ -53,35 +51,53 @@ class CtcStep:
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
 
+    function = "pyasr.train.ctc:train_rank"
+
+    @property
+    def loss(self) -> Loss:
+        """What the network learns."""
+        return CTC
+
+    @property
+    def rank_input(self) -> InputOptions:
+        """Not spliced."""
+        return self.input.unspliced()
+
+    def inputs(self) -> list[Path]:
+        """Features, transcripts, layers and units."""
+        return [*trained_tables(self.data, self.rank_input), self.data / "text", self.network, *self._units]
+
+    def begin(self, out: Path) -> None:
+        """Check the loss, and copy the units."""
+        self.loss.make()
+        (out / UNITS_DIR).mkdir(exist_ok=True)
+        copy_inputs(self._units, out / UNITS_DIR)
+
+    def prepare(self, out: Path) -> None:
+        """Units of the transcripts."""
+        from pyasr.train.ctc_targets import prepare  # imports torch: only when there is work to do
+
+        prepare(self, self.rank_input, out)
+
+    def spec(self, out: Path) -> CtcSpec:
+        """The work of all ranks."""
+        return CtcSpec(self.data, self.network, out, self.rank_input, self.training, self.loss)
+
+    @property
+    def _units(self) -> list[Path]:
+        return [self.units_dir / name for name in (MODEL, UNITS, WORDS)]
+
 
 @dataclass(frozen=True)
 class CtcSpec:
-    """The work of all ranks: features of `data`, units of the transcripts in OUT/targets.npz, everything written to `out`."""
+    """The work of all ranks: features of `data`, units of the transcripts in OUT/targets.npz, everything written to `out`.
+
+    loss  what the network learns
+    """
 
     data: Path
     network: Path
     out: Path
     input: InputOptions
     training: CtcTraining
-
-
-@contextlib.contextmanager
-def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
-    """The work of the ranks; its `out`, of `training_output`, has what they need.
-
-    Raises UserError where options or inputs do not go together.
-    """
-    step.training.schedule.check_deaf()
-    step.training.learner.check()
-    input = step.input.unspliced()
-    units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
-    with training_output(step, [*trained_tables(step.data, input), step.data / "text", step.network, *units]) as out:
-        (out / UNITS_DIR).mkdir(exist_ok=True)
-        copy_inputs(units, out / UNITS_DIR)
-        input.save(out)
-        keep_origin(out, step.data)
-        if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
-            from pyasr.train.ctc_targets import prepare  # imports torch: only when there is work to do
-
-            prepare(step, input, out)
-        yield CtcSpec(step.data, step.network, out, input, step.training)
+    loss: Loss = CTC

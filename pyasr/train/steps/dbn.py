@@ -15,9 +15,10 @@ from pyasr.nn.options import HiddenOptions
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.options import LoopOptions, MomentumOptions, RbmOptions, StoreOptions
-from pyasr.train.schedules import ScalingOptions
 from pyasr.train.rank_reader import FEATURES_FILE
-from pyasr.train.targets import HeldoutOptions, choose_heldout, save_targets
+from pyasr.train.schedules import ScalingOptions
+from pyasr.train.targets import HeldoutOptions, choose_heldout, save_targets, trained_tables
+from pyasr.train.training_step import TrainingStep
 
 UTTERANCES_FILE = "utterances.npz"
 
@@ -37,7 +38,7 @@ class DbnTraining:
 
 
 @dataclass(frozen=True)
-class DbnStep:
+class DbnStep(TrainingStep):
     """The options of steps/pretrain_dbn.py but those of its job."""
 
     data: Path = argument("data directory of the features")
@@ -45,6 +46,24 @@ class DbnStep:
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     heldout: HeldoutOptions = group(HeldoutOptions)
     training: DbnTraining = group(DbnTraining)
+
+    function, targets_file, parts, log = "pyasr.train.dbn:pretrain_rank", UTTERANCES_FILE, "rbm*/", "pretrain.log"
+
+    def check(self) -> None:
+        """Raise UserError for a type of products that the device does not have."""
+        self.training.compute.check()
+
+    def inputs(self) -> list[Path]:
+        """The features."""
+        return trained_tables(self.data, self.input)
+
+    def prepare(self, out: Path) -> None:
+        """Utterances of the ranks."""
+        prepare_utterances(self.data, out, self.heldout, self.training.rbm.max_frames, self.input.cmvn)
+
+    def spec(self, out: Path) -> PretrainSpec:
+        """The work of all ranks."""
+        return PretrainSpec(self.data, out, self.input, self.training)
 
 
 @dataclass(frozen=True)

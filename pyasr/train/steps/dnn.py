@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_set, unless_set
 from pyasr.base.options import argument, group, option, refuse_beside
 from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions, input_tables
-from pyasr.feats.origin import check_origin, keep_origin
+from pyasr.feats.origin import check_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_tree
 from pyasr.io.int_vectors import job_archive_files
@@ -21,7 +19,7 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.files import DBN_FILE, MODEL_FILE
 from pyasr.nn.options import DnnOptions
 from pyasr.parallel.strategies import MixingOptions
-from pyasr.train.on_ranks import copy_inputs, training_output
+from pyasr.train.on_ranks import copy_inputs
 from pyasr.train.options import (
     FEED_FORWARD, CombineOptions, FrameLoopOptions, GrowthOptions, InputTransformOptions, LearnerOptions, OneLearnerOptions, PriorOptions,
     SampleOptions, StoreOptions, TeacherOptions, check_growth,
@@ -29,9 +27,11 @@ from pyasr.train.options import (
 from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.prepare import TargetOptions, prepare_targets
-from pyasr.train.rank_reader import FEATURES_FILE, TEACHERS_FILE, are_prepared
+from pyasr.train.rank_reader import FEATURES_FILE, TEACHERS_FILE
 from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
 from pyasr.train.targets import TARGETS_FILE, Targets, trained_tables
+from pyasr.train.training_step import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class DnnTraining:
 
 
 @dataclass(frozen=True)
-class DnnStep:
+class DnnStep(TrainingStep):
     """The options of every step that trains a DNN."""
 
     data: Path = argument("data directory of the features")
@@ -73,12 +73,65 @@ class DnnStep:
     dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD)
     training: DnnTraining = group(DnnTraining)
 
+    function = "pyasr.train.dnn:train_rank"
+
+    @property
+    def loss(self) -> Loss:
+        """What the network learns."""
+        return CROSS_ENTROPY
+
+    @property
+    def rank_input(self) -> InputOptions:
+        """Not spliced for layers of a file, which splice."""
+        return self.input.unspliced() if self.training.over_time.network else self.input
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those of the features, and of a teacher's."""
+        return (FEATURES_FILE, TEACHERS_FILE) if self.training.teacher.teacher else (FEATURES_FILE,)
+
+    def check(self) -> None:
+        """Raise UserError where options do not go together."""
+        check_training(self.training)
+        check_loss(self.training, self.loss)
+        self.training.perturb.check(self.data, self.input)
+
+    def inputs(self) -> list[Path]:
+        """Features, alignments, and the files of layers, a DBN and a teacher."""
+        model = [self.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
+        alignments, network = job_archive_files(self.ali_dir), self.training.over_time.network
+        teachers = _teachers_files(self.training.teacher, self.data)
+        optional = [*([self.dbn / DBN_FILE] if self.dbn else []), *([network] if network else []), *teachers]
+        return [*trained_tables(self.data, self.input), self.lang / "phones.txt", *model, *alignments, *optional]
+
+    def begin(self, out: Path) -> None:
+        """Check the network, the loss, phones and a teacher, and copy the transition model and the tree."""
+        from pyasr.train.dnn import check_network  # imports torch: only when there is work to do
+
+        check_network(self.training, self.rank_input, self.data, self.dbn)
+        self.loss.make()
+        check_phones(self.ali_dir, LangDir(self.lang))
+        if self.training.teacher.teacher:
+            check_teachers_tree(self.training.teacher.teacher, self.ali_dir)
+        copy_inputs([self.ali_dir / "final.mdl", self.ali_dir / "tree", self.lang / "phones.txt"], out)
+
+    def prepare(self, out: Path) -> None:
+        """Targets, and tables of the features and of those of a teacher."""
+        prepare_targets(self.data, self.ali_dir, out, self.targets, self.training.schedule.listens, self.rank_input.cmvn)
+        if self.training.teacher.teacher:
+            save_teachers_tables(self.training.teacher, self.data, out)
+
+    def spec(self, out: Path) -> TrainSpec:
+        """The work of all ranks."""
+        return TrainSpec(self.data, out, self.rank_input, self.training, self.dbn, self.loss)
+
 
 @dataclass(frozen=True)
 class TrainSpec:
     """The work of all ranks: features of `data`, targets in OUT/targets.npz, everything written to `out`.
 
-    dbn  directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
+    dbn   directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
+    loss  what the network learns
     """
 
     data: Path
@@ -86,49 +139,14 @@ class TrainSpec:
     input: InputOptions
     training: DnnTraining
     dbn: Path | None = None
+    loss: Loss = CROSS_ENTROPY
 
 
-@contextlib.contextmanager
-def staged_training(step: DnnStep) -> Iterator[TrainSpec]:
-    """The work of the ranks; its `out`, of `training_output`, has what they need, the targets among it.
-
-    Raises UserError where options or inputs do not go together.
-    """
-    check_training(step.training)
-    step.training.perturb.check(step.data, step.input)
-    input = step.input.unspliced() if step.training.over_time.network else step.input
-    with training_output(step, _inputs(step)) as out:
-        from pyasr.train.dnn import check_network  # imports torch: only when there is work to do
-
-        check_network(step.training, input, step.data, step.dbn)
-        check_phones(step.ali_dir, LangDir(step.lang))
-        if step.training.teacher.teacher:
-            check_teachers_tree(step.training.teacher.teacher, step.ali_dir)
-        copy_inputs([step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"], out)
-        input.save(out)
-        keep_origin(out, step.data)
-        _prepare_tables(step, input, out)
-        yield TrainSpec(step.data, out, input, step.training, step.dbn)
-
-
-def _prepare_tables(step: DnnStep, input: InputOptions, out: Path) -> None:
-    """What ranks find in OUT, unless an interrupted run has left it: targets, and tables of the features and of those of a teacher."""
-    teacher = step.training.teacher
-    if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
-        prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens, input.cmvn)
-    if teacher.teacher and not are_prepared(out / TARGETS_FILE, out / TEACHERS_FILE):
-        targets, theirs = Targets.load(out / TARGETS_FILE), InputOptions.load(teacher.teacher)
-        reader = FeatureReader(teacher.teacher_data or step.data, theirs)
-        reader.save_tables(out / TEACHERS_FILE, targets.keys, np.diff(targets.offsets), theirs.cmvn)
-
-
-def _inputs(step: DnnStep) -> list[Path]:
-    """Files whose change makes the model out of date."""
-    model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
-    alignments, network = job_archive_files(step.ali_dir), step.training.over_time.network
-    teachers = _teachers_files(step.training.teacher, step.data)
-    optional = [*([step.dbn / DBN_FILE] if step.dbn else []), *([network] if network else []), *teachers]
-    return [*trained_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
+def save_teachers_tables(options: TeacherOptions, data: Path, out: Path) -> None:
+    """Write the tables by which ranks read the features of a teacher."""
+    targets, theirs = Targets.load(out / TARGETS_FILE), InputOptions.load(options.teacher)
+    reader = FeatureReader(options.teacher_data or data, theirs)
+    reader.save_tables(out / TEACHERS_FILE, targets.keys, np.diff(targets.offsets), theirs.cmvn)
 
 
 def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:
@@ -156,6 +174,14 @@ def check_training(options: DnnTraining) -> None:
         refuse_beside("--carry-state", by_posteriors, "the chunks of a sample would all begin without a state")
     if options.teacher.teacher:
         refuse_beside("--teacher", by_posteriors, "what is measured on a sample needs the alignment")
+
+
+def check_loss(options: DnnTraining, loss: Loss) -> None:
+    """Raise UserError for options that work with the cross-entropy alone, next to another loss."""
+    if loss != CROSS_ENTROPY:
+        asked = {"--carry-state": options.over_time.carry_state, "--teacher": options.teacher.teacher is not None}
+        for flag in (flag for flag, is_given in asked.items() if is_given):
+            raise UserError(f"{flag}: it works with the cross-entropy alone, and this step trains by {loss.criterion}; leave it out")
 
 
 def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.option_uses import never
 from pyasr.base.options import argument, group, option
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
 from pyasr.io.int_vectors import check_new, job_archive_files, read_int_vectors
@@ -27,14 +25,15 @@ from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.options import LfMmiOptions
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionOptions, ToleranceOptions
-from pyasr.train.on_ranks import copy_inputs, training_output
+from pyasr.train.on_ranks import copy_inputs
 from pyasr.train.options import CombineOptions, LearnerOptions, LoopOptions, SampleOptions, StoreOptions
 from pyasr.train.over_time import ChunkOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.prepare import TargetOptions
-from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
+from pyasr.train.rank_reader import FEATURES_FILE
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
+from pyasr.train.training_step import TrainingStep
 
 DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
 _TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
@@ -69,7 +68,7 @@ class LfMmiTraining:
 
 
 @dataclass(frozen=True)
-class LfMmiStep:
+class LfMmiStep(TrainingStep):
     """The options of steps/train_lfmmi.py but those of its job."""
 
     data: Path = argument("data directory of the features")
@@ -80,6 +79,37 @@ class LfMmiStep:
     targets: TargetOptions = group(TargetOptions)
     training: LfMmiTraining = group(LfMmiTraining)
 
+    function = "pyasr.train.lfmmi:train_rank"
+
+    @property
+    def rank_input(self) -> InputOptions:
+        """Not spliced."""
+        return self.input.unspliced()
+
+    def check(self) -> None:
+        """As of all trainings; a network must be given."""
+        check_training(self.training)
+        self.training.perturb.check(self.data, self.rank_input)
+
+    def inputs(self) -> list[Path]:
+        """Features, layers, the tree and the alignments."""
+        tree = [self.tree_dir / name for name in _TREE_FILES]
+        alignments = [self.ali_dir / "num_jobs", self.ali_dir / MODEL, *job_archive_files(self.ali_dir)]
+        return [*trained_tables(self.data, self.input), self.training.over_time.network, *tree, *alignments]
+
+    def begin(self, out: Path) -> None:
+        """Check the phones and the subsampling of the tree."""
+        check_phones(self.ali_dir, LangDir(self.tree_dir))
+        check_factor(self, self.rank_input)
+
+    def prepare(self, out: Path) -> None:
+        """Denominator, phones and targets."""
+        prepare(self, out)
+
+    def spec(self, out: Path) -> LfMmiSpec:
+        """The work of all ranks."""
+        return LfMmiSpec(self.data, out, self.rank_input, self.training)
+
 
 @dataclass(frozen=True)
 class LfMmiSpec:
@@ -89,25 +119,6 @@ class LfMmiSpec:
     out: Path
     input: InputOptions
     training: LfMmiTraining
-
-
-@contextlib.contextmanager
-def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
-    """The work of the ranks; its `out`, of `training_output`, has what they need.
-
-    Raises UserError where options or inputs do not go together.
-    """
-    input = step.input.unspliced()
-    check_training(step.training)
-    step.training.perturb.check(step.data, input)
-    with training_output(step, _inputs(step)) as out:
-        check_phones(step.ali_dir, LangDir(step.tree_dir))
-        check_factor(step, input)
-        input.save(out)
-        keep_origin(out, step.data)
-        if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
-            prepare(step, out)
-        yield LfMmiSpec(step.data, out, input, step.training)
 
 
 def check_training(options: LfMmiTraining) -> None:
@@ -125,13 +136,6 @@ def check_factor(step: LfMmiStep, input: InputOptions) -> None:
     if packing.subsampling != built_for:
         told = f"the network answers on one of {packing.subsampling} frames, {step.tree_dir} was built for one of {built_for}"
         raise UserError(f"{step.training.over_time.network}: {told}; let the strides of the layers multiply to {built_for}")
-
-
-def _inputs(step: LfMmiStep) -> list[Path]:
-    """Files whose change makes the model out of date."""
-    tree = [step.tree_dir / name for name in _TREE_FILES]
-    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
-    return [*trained_tables(step.data, step.input), step.training.over_time.network, *tree, *alignments]
 
 
 def prepare(step: LfMmiStep, out: Path) -> None:

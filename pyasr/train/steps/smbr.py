@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from pyasr.base.fingerprint import read_done
 from pyasr.base.options import argument, group
 from pyasr.feats.fit import check_features
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files
-from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
@@ -27,12 +24,13 @@ from pyasr.parallel.strategies import MixingOptions
 from pyasr.sequence.hypotheses_store import store_lattices
 from pyasr.sequence.lattice_criteria import CriterionOptions
 from pyasr.train.alignment_spool import SPOOL_FILE, AlignmentSpool
-from pyasr.train.on_ranks import copy_inputs, training_output
+from pyasr.train.on_ranks import copy_inputs
 from pyasr.train.options import LearnerOptions, LoopOptions
 from pyasr.train.prepare import NUM_CHECKED, TargetOptions, check_paths
-from pyasr.train.rank_reader import FEATURES_FILE, are_prepared
+from pyasr.train.rank_reader import FEATURES_FILE
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
+from pyasr.train.training_step import TrainingStep
 
 HYPOTHESES_FILE = "hypotheses.npz"
 _SAME_SCALE = 0.01  # relative difference of scales that makes none
@@ -50,7 +48,7 @@ class SmbrTraining:
 
 
 @dataclass(frozen=True)
-class SmbrStep:
+class SmbrStep(TrainingStep):
     """The options of steps/train_smbr.py but those of its job."""
 
     data: Path = argument("data directory of the features")
@@ -62,6 +60,43 @@ class SmbrStep:
     targets: TargetOptions = group(TargetOptions)
     training: SmbrTraining = group(SmbrTraining)
 
+    function = "pyasr.train.smbr:train_rank"
+
+    @property
+    def rank_input(self) -> InputOptions:
+        """As the network was trained."""
+        return InputOptions.load(self.dnn_dir)
+
+    def lattices(self) -> list[Path]:
+        """The archives of `decode_dir`."""
+        raise NotImplementedError
+
+    def inputs(self) -> list[Path]:
+        """Features, silence phones, the network, alignments and lattices."""
+        model = [self.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(self.dnn_dir)
+        alignments = [self.ali_dir / "num_jobs", self.ali_dir / MODEL, *job_archive_files(self.ali_dir)]
+        lang = [self.lang / "phones.txt", self.lang / "phones/silence.int"]
+        return [*trained_tables(self.data, self.rank_input), *lang, *model, *alignments, *self.lattices()]
+
+    def check_features(self) -> None:
+        """Raise UserError for features that the network was not trained on."""
+        check_features(self.data, self.dnn_dir)
+
+    def begin(self, out: Path) -> None:
+        """Check phones and scale, and copy the transition model and the tree."""
+        check_phones(self.dnn_dir, LangDir(self.lang))
+        check_silence(self)
+        warn_of_another_scale(self.decode_dir, self.training.criterion.acoustic_scale)
+        copy_inputs([self.dnn_dir / MODEL, self.dnn_dir / "tree", self.lang / "phones.txt"], out)
+
+    def prepare(self, out: Path) -> None:
+        """References and hypotheses."""
+        prepare(self, self.lattices(), out)
+
+    def spec(self, out: Path) -> SmbrSpec:
+        """The work of all ranks."""
+        return SmbrSpec(self.data, self.lang, self.dnn_dir, out, self.training)
+
 
 @dataclass(frozen=True)
 class SmbrSpec:
@@ -72,28 +107,6 @@ class SmbrSpec:
     dnn_dir: Path
     out: Path
     training: SmbrTraining
-
-
-@contextlib.contextmanager
-def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
-    """The work of the ranks; its `out`, of `training_output`, has what they need.
-
-    lattices  the archives of `step.decode_dir`
-
-    Raises UserError where options or inputs do not go together.
-    """
-    step.training.schedule.check_deaf()
-    step.training.learner.check()
-    with training_output(step, _inputs(step, lattices), check=lambda: check_features(step.data, step.dnn_dir)) as out:
-        check_phones(step.dnn_dir, LangDir(step.lang))
-        check_silence(step)
-        warn_of_another_scale(step.decode_dir, step.training.criterion.acoustic_scale)
-        copy_inputs([step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"], out)
-        InputOptions.load(step.dnn_dir).save(out)
-        keep_origin(out, step.data)
-        if not are_prepared(out / TARGETS_FILE, out / FEATURES_FILE):
-            prepare(step, lattices, out)
-        yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
 
 
 def check_silence(step: SmbrStep) -> None:
@@ -118,14 +131,6 @@ def warn_of_another_scale(decode_dir: Path, acoustic_scale: float) -> None:
     if not math.isclose(theirs, acoustic_scale, rel_tol=_SAME_SCALE):
         found = f"the lattices were made at --acoustic-scale {theirs:g}, which chose the paths that they have"
         log.warning(f"{decode_dir}: {found}, and are learned from at {acoustic_scale:g}; give both steps the same")
-
-
-def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:
-    """Files whose change makes the model out of date."""
-    model = [step.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(step.dnn_dir)
-    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
-    tables = trained_tables(step.data, InputOptions.load(step.dnn_dir))
-    return [*tables, step.lang / "phones.txt", step.lang / "phones/silence.int", *model, *alignments, *lattices]
 
 
 def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:

@@ -1,0 +1,35 @@
+"""A loss as a step names it for the ranks: without its class, which needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyasr.base.errors import UserError
+from pyasr.base.job import resolve
+
+if TYPE_CHECKING:
+    from pyasr.train.criterion import Criterion
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A criterion by name.
+
+    criterion  MODULE:CLASS, a subclass of `pyasr.train.criterion.Criterion`
+    arguments  of the class, by name: numbers and strings
+    """
+
+    criterion: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def make(self) -> Criterion:
+        """The criterion. Raises UserError where Python finds no such module or class."""
+        try:
+            kind = resolve(self.criterion)
+        except ModuleNotFoundError as error:
+            raise UserError(f"{self.criterion}: no module {error.name}; add its directory to PYTHONPATH") from None
+        return kind(**self.arguments)
+
+
+CROSS_ENTROPY, CTC = Loss("pyasr.train.criterion:CrossEntropy"), Loss("pyasr.train.ctc:Ctc")
