@@ -11,7 +11,8 @@ from pyasr.report.provenance import in_order, made_with
 _HEAD = """# Parallel training on virtual learners
 
 Written by `utils/collect_parallel.py`; do not edit by hand. Small networks are trained by virtual learners. The training is real. Time is
-simulated: it follows from the declared network between hosts and the declared time of a minibatch. `systems` are trainings on real MPI ranks.
+simulated: it follows from the declared network between hosts and the declared time of a minibatch. The trainings of `systems` are on real
+MPI ranks.
 
 * *Loss* is the cross-entropy of held-out frames in nats per frame. It is that of the final model, the consensus of all learners.
 * *Speed-up* is relative to the computing time of one learner. The speed-ups of `gradient` and `post-local` are lower bounds: over MPI their
