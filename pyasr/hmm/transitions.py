@@ -196,7 +196,7 @@ def _read_tuples(reader: KaldiReader, topology: Topology) -> np.ndarray:
     size, width = reader.int32(), 3 if kind == "<Triples>" else 4
     if not 0 < size <= reader.num_left:
         raise reader.error(f"{size} transition-states are impossible with {reader.num_left} bytes left; the file is damaged", before)
-    tuples = np.array([[reader.int32() for _ in range(width)] for _ in range(size)], np.int64)
+    tuples = reader.int32s(size * width).reshape(size, width)
     reader.expect(kind.replace("<", "</"))
     if width == 4 and (tuples[:, 2] != tuples[:, 3]).any():
         raise reader.error("separate forward and self-loop pdfs (Kaldi's chain models) are not supported", before)

@@ -29,6 +29,7 @@ _BINARY_HEADER = b"\0B"
 _WORD, _BLANK = re.compile(rb"\s*(\S+)"), re.compile(rb"\s*")
 _LEAST_INT, _MOST_INT = -(1 << 31), (1 << 32) - 1
 _INT_FORMATS = {1: "<b", 2: "<h", 4: "<i", 8: "<q", -1: "<B", -2: "<H", -4: "<I", -8: "<Q"}
+_INTEGER = np.dtype([("size", "i1"), ("value", "<i4")])  # as Kaldi writes one
 _FLOAT_FORMATS = {4: "<f", 8: "<d"}
 _VECTOR_TYPES = {"FV": np.dtype("<f4"), "DV": np.dtype("<f8")}
 _MATRIX_TYPES = {"FM": np.dtype("<f4"), "DM": np.dtype("<f8")}
@@ -113,6 +114,15 @@ class KaldiReader:
         return value
 
     uint32 = int32
+
+    def int32s(self, size: int) -> np.ndarray:
+        """As many such integers, int64 (size): the same as `int32` one after the other, in a fraction of the time."""
+        if self.binary and 0 <= size <= self.num_left // _INTEGER.itemsize:
+            found = np.frombuffer(self._data, _INTEGER, size, self.offset)
+            if (found["size"] == 4).all():
+                self.offset += found.nbytes
+                return found["value"].astype(np.int64)
+        return np.array([self.int32() for _ in range(size)], np.int64)
 
     def float32(self) -> float:
         """A float or a double, whichever is there."""

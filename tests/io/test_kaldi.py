@@ -1,5 +1,6 @@
 """Kaldi object files: round trips, kaldi-native-io as the other side, broken files."""
 
+import re
 import struct
 
 import numpy as np
@@ -131,3 +132,17 @@ def test_binary_numbers_are_kaldis():
     writer.float32(1.5)
     writer.bool(True)
     assert writer.getvalue() == b"\0B\x04" + struct.pack("<i", 5) + b"\xfc" + struct.pack("<I", 6) + b"\x04" + struct.pack("<f", 1.5) + b"T"
+
+
+def test_many_integers_are_those_read_one_by_one(tmp_path):
+    """Whatever sizes they have in a binary file; errors are told with the same place."""
+    path = tmp_path / "integers"
+    plain = b"".join(struct.pack("<bi", 4, value) for value in (5, -7, 2**31 - 1))
+    for content in (b"\0B" + plain, b"\0B" + plain + struct.pack("<bI", -4, 2**32 - 1) + struct.pack("<bh", 2, -3), b"5 -7 9"):
+        path.write_bytes(content)
+        one, many, count = KaldiReader(path), KaldiReader(path), 3 if len(content) < 20 else 5
+        assert many.int32s(count).tolist() == [one.int32() for _ in range(count)] and many.offset == one.offset and many.int32s(0).tolist() == []
+        with pytest.raises(UserError) as error:
+            one.int32()
+        with pytest.raises(UserError, match=re.escape(str(error.value))):
+            many.int32s(2)
