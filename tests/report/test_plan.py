@@ -60,7 +60,7 @@ def test_the_arithmetic_by_hand(tmp_path):
     assert list(plan.stages) == ["1 Features", "2 GMM", "3 DNN"] and corpus.hours_of("data/train_sp") == 28
     assert features.core_s == 2 + 30 * 8 and features.wall_s == (2 + 30 * 8) / 4 and features.disk_bytes == 100 + 2e7 * 8 and features.memory_mb == 50
     sat, decoding = 10 + 0.5 * (8 * 10 * 10), 400 * 2 * works._FACTOR_OF_BEAM**2
-    assert gmm.core_s == pytest.approx(sat + decoding) and gmm.wall_s == pytest.approx(sat / 4 + decoding / 2) and gmm.memory_mb == 100 + 200 * 2
+    assert gmm.core_s == pytest.approx(sat + decoding) and gmm.wall_s == pytest.approx(sat / 4 + decoding / 2) and gmm.memory_mb == 300
     gflop = 6 * (440 * 100 + 2 * 100**2 + 100 * 100) * 28 * 360_000 * 5 / 1e9
     assert dnn.core_s == pytest.approx(0.01 * gflop) and dnn.wall_s == pytest.approx(0.005 * gflop) and dnn.memory_mb == 500 + 14
     assert dnn.gpu_s == pytest.approx(gflop / 1000 + 28 * 360_000 * 5 / 512 * 4 * 10 * 0.001) and gmm.gpu_s == 0

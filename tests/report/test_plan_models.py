@@ -6,6 +6,7 @@ import json
 import pytest
 
 from pyasr.base.errors import UserError
+from pyasr.hmm import store
 from pyasr.report.plan import works
 from pyasr.report.plan.calls import parse_call
 from pyasr.report.plan.copies import Speech
@@ -105,6 +106,19 @@ def test_frames_that_are_read_in_blocks_take_what_they_are_given():
     rates = Rates("m", "2026-01-02", {"pretrain_dbn": Rate("Gflop", (0.0, 1.0), (0.0, 0.0), (300.0, 200.0), 1)})
     for flags, memory_mb in (("", 300 + 200), ("--max-store-mb 50", 350), ("--max-store-mb 900", 500)):
         assert make_plan([call_of(f"pretrain_dbn {flags} data/train dbn")], corpus_after(), rates).total.memory_mb == memory_mb
+
+
+@pytest.mark.parametrize("num_jobs", [100, 2, 1])
+@pytest.mark.parametrize("program", ["train_sat", "align_si"])
+def test_features_of_gmms_take_what_their_programs_reserve(program, num_jobs):
+    """Of 2, 100 and 200 hours: as much as there is, 84 bytes a frame, and 1000 MB beside the alignment."""
+    rates = Rates("m", "2026-01-02", {program: Rate("hour", (0.0, 1.0), (0.0, 0.0), (300.0, 60.0), 1)})
+    corpus = Corpus(Disk(lambda path: {"data/train": Speech(2.0 if num_jobs == 100 else 40.0, 1000)}.get(path)))
+    call = call_of(f"{program} --nj {num_jobs} data/train lang ali out")
+    hours = corpus.hours_of("data/train") / num_jobs
+    reserved = 4 * FRAMES * hours + store._wanted(int(FRAMES * hours), 0, store.MemoryOptions())
+    assert make_plan([call], corpus, rates).total.memory_mb == pytest.approx(300 + min(60 * hours, reserved / 1e6))
+    assert make_plan([call_of(f"{program} --nj 1 --max-store-mb 90 data/train lang ali out")], corpus, rates).total.memory_mb == 390
 
 
 def test_gpu_seconds_by_hand():

@@ -10,7 +10,7 @@ from pyasr.report.plan.calls import Call
 from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.gpu import gpu_seconds
 from pyasr.report.plan.rates import Rates, at
-from pyasr.report.plan.works import BEFORE, LITTLE, WORKS, Work, key_of
+from pyasr.report.plan.works import BEFORE, FRAMES_PER_HOUR, LITTLE, WORKS, Work, key_of
 
 _NGRAMS_PER_S = 4e6  # that are read (docs/language_model.md)
 _LOCAL_RUNNER = "run.pl"
@@ -116,10 +116,19 @@ def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> 
     rate, workers = rates.of[name], work.num_workers(call)
     core_s = at(rate.core_s, work.amount(call, corpus)) + network_core_s(call, work, corpus, rates)
     core_s += workers * 1e6 * work.loaded(call, corpus) / _NGRAMS_PER_S if call.name == "lm_rescore" else 0.0
-    memory_mb = rate.memory_mb[0] + min(rate.memory_mb[1] * work.memory(call, corpus), call.number("max-store-mb", 0) or math.inf)
+    held = work.memory(call, corpus)
+    memory_mb = rate.memory_mb[0] + min(rate.memory_mb[1] * held, call.number("max-store-mb", 0) or _most_held_mb(work, held))
     gpu_s = gpu_seconds(call, corpus, rates.gpu) if work.workers == "num-ranks" else 0.0
     disk_bytes = at(rate.output_bytes, work.size(call, corpus))
     return Cost(core_s, core_s / workers, disk_bytes, memory_mb, gpu_s or 0.0, gpu_s is None)
+
+
+def _most_held_mb(work: Work, hours: float) -> float:
+    """MB of features and alignment that a process keeps unless the call says otherwise: of GMMs as `pyasr.hmm.store` has it."""
+    if work.workers != "nj":
+        return math.inf
+    frames = FRAMES_PER_HOUR * hours
+    return (4 * frames + min(max(80 * frames, 128e6), 1e9)) / 1e6
 
 
 def network_core_s(call: Call, work: Work, corpus: Corpus, rates: Rates) -> float:
