@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-_PATIENCE_S = 60.0  # then a process compiles for itself: the one that has the turn may be suspended
+_PATIENCE_S = 120.0  # then a process compiles for itself: the one that has the turn may be suspended
 _LOOK_S = 0.02
 
 

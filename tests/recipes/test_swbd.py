@@ -16,6 +16,7 @@ from steps_here import step_of
 from pyasr.base.options import parse
 
 RECIPE = Path(__file__).parents[2] / "egs" / "swbd" / "s5"
+OF_DISCS = {"swbd": ["swbd", "transcripts", "docs"], "eval2000": ["audio", "text"], "rt03": ["rt03", "glm"], "lm_text": ["fisher"]}
 
 
 def run(directory: Path, *words: object, status: int = 0) -> str:
@@ -59,9 +60,13 @@ def test_programs_take_the_commands_with_all_corpora(tmp_path, monkeypatch):
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "run.sh", *words)
     monkeypatch.chdir(RECIPE)
     folders = {"local": "egs/swbd/s5/local", "steps": "steps", "utils": "utils"}
+    found = {}
     for program, *arguments in commands[1:]:
         folder, name = program.split("/")
-        parse(step_of(name, folders[folder])[1], arguments)
+        found[name], _ = parse(step_of(name, folders[folder])[1], arguments)
+    discs = {name: [getattr(found[f"prepare_{name}.py"], option) for option in options] for name, options in OF_DISCS.items()}
+    assert discs == {"swbd": ["/corpora/swbd", "/corpora/transcripts", "/corpora/docs"], "rt03": ["/corpora/rt03", Path("/corpora/rt03-glm")],
+                     "eval2000": ["/corpora/eval2000-audio", "/corpora/eval2000-text"], "lm_text": ["/corpora/fisher-text"]}  # fmt: skip
     ran = [program for program, *_ in commands]
     assert {"local/prepare_rt03.py", "local/prepare_lm_text.py", "utils/mix_lms.py"} <= set(ran) and ran[0] == "utils/check_install.py"
     assert ["utils/mix_lms.py", "--heldout"] in [command[:2] for command in commands]
@@ -86,13 +91,10 @@ def test_a_stage_is_made_again_alone(finished, swbd_corpora):
     assert "eval2000" not in run(finished, *options(with_other_discs), "--stage", 8, "--stop-stage", 8)
 
 
-def test_wrong_and_missing_discs(swbd_corpora, tmp_path):
+def test_wrong_discs(swbd_corpora, tmp_path):
+    """tests/corpora/test_hub5.py and test_switchboard.py have the sentences of all discs, and of missing ones."""
     (tmp_path / "empty").mkdir()
-    for option, message in (
-            ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
-            ("--eval2000-audio", "prepare_eval2000.py: error: audio of Hub5'00 (LDC2002S09): no english/sw_4390.sph"),
-            ("--eval2000-text", "prepare_eval2000.py: error: references of Hub5'00 (LDC2002T43): no reference/hub5e00.english.000405.stm"),
-            ("--rt03", "prepare_rt03.py: error: RT-03 (LDC2007S10): no data/audio/eval03/english/cts")):
+    for option, message in (("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
+                            ("--rt03", "prepare_rt03.py: error: RT-03 (LDC2007S10): no data/audio/eval03/english/cts")):  # fmt: skip
         told = run(tmp_path / "run", *options({**swbd_corpora, option: tmp_path / "empty"}), "--stop-stage", 1, status=1)
         assert message in told and f"below {tmp_path}/empty; give its directory by {option}" in told
-    assert "no sw0NNNN.sph" in run(tmp_path / "run", "--stop-stage", 1, status=1)
