@@ -14,6 +14,9 @@ SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "trai
           "swbd_corpora": "swbd", "joint_corpora": "fisher_swbd", "fisher_corpora": "fisher", "own_recipe": "own", "grid": "grid"}
 # The groups to begin with, the longest first. Only the first of them compiles the kernels of recipes; the others find them compiled.
 ORDER = ("recipe", "training", "grid", "slurm", "swbd", "fisher_swbd", "fisher", "own")
+# Files of few tests that take long. They come next, so that no process has only one of them left in the end.
+LONG = ("test_lost_ranks.py", "test_train_dnn.py", "test_environment.py", "test_faults.py", "test_batch.py", "test_any_length.py",
+        "test_published_trainings.py", "test_comm.py", "test_kernels.py", "test_kaldi_networks.py")  # fmt: skip
 HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
 for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
     if str(path) not in sys.path:
@@ -38,7 +41,7 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its group; several processes begin with the groups of `ORDER`, then with those of the most tests."""
+    """Give each test its group; several processes begin with the groups of `ORDER`, then `LONG`, then those of the most tests."""
     sizes = Counter(map(group_of, items))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
@@ -47,8 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _place(group: str) -> int:
-    """Among the groups of `ORDER`; that of all others is the last."""
-    return ORDER.index(group) if group in ORDER else len(ORDER)
+    """Among the groups of `ORDER`; those of `LONG` come after them, and all others last."""
+    return ORDER.index(group) if group in ORDER else len(ORDER) + (Path(group).name not in LONG)
 
 
 @pytest.fixture(scope="session", autouse=True)
