@@ -1,5 +1,5 @@
 """Kernels from numba's cache without the registries of its compiler, which take more processor time to fill than most kernels to load,
-and without the code that only the compilation of other kernels needs.
+and without the code that only the compilation of other kernels needs. What numba has compiled is handed on to `kernel_objects`.
 
 Importing it imports numba.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code may refer to
 
+from pyasr.base.kernel_objects import CompiledObject
 from pyasr.base.kernel_turns import Turn
+
+_OF_HASHES = b"_numba_hashsecret_"  # symbols that are the process's own
 
 
 class LoadedLibrary(JITCodeLibrary):
@@ -50,8 +54,19 @@ class LoadedLibrary(JITCodeLibrary):
 
 
 class _LoadingImpl(CompileResultCacheImpl):
+    def __init__(self, function):
+        super().__init__(function)
+        self.payloads: dict[tuple, tuple] = {}  # by the types of arguments
+
+    def reduce(self, compiled):
+        """What is kept of a function."""
+        payload = super().reduce(compiled)
+        self.payloads[payload[1].argtypes] = payload
+        return payload
+
     def rebuild(self, target_context, payload):
         """The function that `payload` was made from."""
+        self.payloads[payload[1].argtypes] = payload
         description, codegen = payload[1], target_context.codegen()
         codegen._library_class = LoadedLibrary
         codegen._engine._defined_symbols |= {description.llvm_func_name, description.llvm_cpython_wrapper_name}
@@ -83,3 +98,23 @@ class LoadingCache(FunctionCache):
             super().save_overload(sig, data)
         finally:
             self._turn.end()
+
+    def compiled_object(self, types: tuple) -> CompiledObject | None:
+        """The function for arguments of these types, which has been compiled or loaded; None where a file cannot hold it."""
+        if types not in self._impl.payloads:
+            return None
+        (_, kind, code), description, own, *_, to_run_again, others = self._impl.payloads[types]
+        if kind != "object" or to_run_again or _OF_HASHES in code[0]:
+            return None
+        constants = {one.env_name: list(one.consts) for one in (own, *others)}
+        return CompiledObject(code[0], description.llvm_cpython_wrapper_name, constants)
+
+
+def compiled_object(dispatcher, arguments: tuple) -> CompiledObject | None:
+    """The kernel for arguments such as these, compiled or from numba's cache; None where a file cannot hold it."""
+    try:
+        types = tuple(map(numba.typeof, arguments))
+    except ValueError:
+        return None  # the call of the dispatcher tells of it
+    dispatcher.compile(types)
+    return dispatcher._cache.compiled_object(types)

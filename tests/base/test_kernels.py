@@ -36,11 +36,13 @@ def test_kernels_call_kernels():
     assert added(1, 2) == 5 and added.__wrapped__.__name__ == added.__name__ == "added"
 
 
-def test_numba_is_imported_with_the_first_call():
+def test_numba_is_imported_with_the_first_call_that_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     code = ("import sys, pyasr.decode.search, pyasr.hmm.viterbi, pyasr.lang.backoff_lm; from pyasr.score.align import count; "
             "before = 'numba' in sys.modules; count(['a'], ['b']); print(before, 'numba' in sys.modules)")  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "False True\n", done.stderr
+    for expected in ("False True\n", "False False\n"):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == expected, done.stderr
 
 
 OF_CACHE = """

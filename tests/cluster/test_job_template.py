@@ -56,10 +56,10 @@ def waits(spec, job):
 def takes_memory(spec, job):
     if job == 2: bytearray(300 << 20)
 def imports(spec, job):
-    known = "pyasr.score.align" in sys.modules, "numba" in sys.modules
+    known = "pyasr.score.align" in sys.modules, "llvmlite.binding" in sys.modules
     from pyasr.score.align import count
     from pyasr.score import align
-    loaded = [kernel for kernel in vars(align).values() if "_dispatcher" in getattr(kernel, "__dict__", {})]
+    loaded = [kernel for kernel in vars(align).values() if getattr(kernel, "__dict__", {}).get("_by_kinds")]
     print("known", *known, len(loaded) > 0, count(["a"], ["b"]))
 '''
 
