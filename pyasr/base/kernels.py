@@ -94,18 +94,26 @@ def _kind_of(value) -> object:
     kind = type(value)
     if kind is np.ndarray or kind is np.memmap:
         return value.dtype, value.ndim, value.flags.num & _LAYOUT
-    return tuple(map(_kind_of, value)) if kind is tuple else kind
+    if kind is tuple:
+        return tuple(map(_kind_of, value))
+    return (kind, kind._fields, *map(_kind_of, value)) if hasattr(kind, "_fields") and isinstance(value, tuple) else kind
 
 
 def _are_plain(kinds: tuple) -> bool:
-    """Whether these kinds say all: those of arrays, scalars and tuples of them."""
-    return all(_is_plain(kind) for kind in kinds)
+    """Whether these kinds say all: those of arrays, scalars, and tuples of them, with names or without."""
+    return all(map(_is_plain, kinds))
 
 
 def _is_plain(kind) -> bool:
     if isinstance(kind, tuple):
-        return bool(kind) and isinstance(kind[0], np.dtype) or _are_plain(kind)
+        is_array = bool(kind) and isinstance(kind[0], np.dtype)
+        return is_array or _are_plain(kind[2:] if _has_names(kind) else kind)
     return kind in _SCALARS or issubclass(kind, np.generic)
+
+
+def _has_names(kind: tuple) -> bool:
+    """Whether this is the kind of a named tuple."""
+    return len(kind) > 1 and isinstance(kind[0], type) and issubclass(kind[0], tuple)
 
 
 def loaded_kernels() -> list[tuple[str, str, list]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 KERNELS = """
+from typing import NamedTuple
 import numpy as np
 from pyasr.base.kernels import njit
 
@@ -25,6 +26,18 @@ def worked(rows, scale, pair):
         out[t, 0], out[t, 1] = inner(rows[t, 0], scale), np.exp(rows[t, 1]) + pair[0][t]
         found.append(t)
     return out, len(found), scale > 1, None, pair[1], (out.sum(), np.sin(scale) ** 0.3)
+
+class Box(NamedTuple):
+    rows: np.ndarray
+    scale: float
+
+class Pair(NamedTuple):
+    left: np.ndarray
+    right: float
+
+@njit(nogil=True, cache=True)
+def swapped(one, other):
+    return Pair(other.left * one.scale, one.rows.sum() * other.right)
 
 @njit(nogil=True, cache=True)
 def filled(rows):
@@ -48,7 +61,8 @@ found = [kept.worked(rows, 3.0, pair), kept.worked(rows.astype(np.float64), 3.0,
 np.save("rows.npy", rows)
 frozen = rows.copy()
 frozen.flags.writeable = False
-found += [kept.worked(frozen, 3.0, pair), kept.worked(np.load("rows.npy", mmap_mode="r"), 3.0, pair), kept.filled(rows.copy())]
+found += [kept.worked(frozen, 3.0, pair), kept.worked(np.load("rows.npy", mmap_mode="r"), 3.0, pair), kept.filled(rows.copy()),
+          kept.swapped(kept.Box(rows, 3.0), kept.Pair(rows[0], 4.0)), kept.swapped(kept.Box(rows, 3), kept.Pair(rows[0], 4.0))]
 threads = [threading.Thread(target=lambda: found.append(kept.filled(np.zeros((2, 2), np.int64)))) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
@@ -91,7 +105,7 @@ def objects(path: Path) -> list[Path]:
 def test_second_processes_need_no_numba(compiled):
     """Whatever kinds the arguments are of: types, layouts, mapped and read-only arrays, tuples; from several threads."""
     path, results = compiled
-    assert run(path) == (results, "False\n") and "ValueError('a negative scale')" in results and len(objects(path)) == 8
+    assert run(path) == (results, "False\n") and "ValueError('a negative scale')" in results and len(objects(path)) == 10
 
 
 def test_what_a_file_cannot_hold_is_left_to_numba(compiled):
