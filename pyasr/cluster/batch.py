@@ -1,8 +1,8 @@
-"""Jobs through a scheduler: what utils/slurm.pl and utils/queue.pl do.
+"""Run jobs through a scheduler: the implementation of utils/slurm.pl and utils/queue.pl.
 
-On its host a job is run by utils/run.pl, so logs and status files are the same everywhere. Whether it went well is what its status file
-says; the scheduler is asked for jobs that have none. As with run.pl, when one job fails the others are ended. A job that was asked to end,
-because its time was over or its place needed, and says that it can go on when it is run again, is submitted anew.
+On its host, utils/run.pl runs the job, so logs and status files are the same everywhere. The status file of a job decides whether it
+succeeded; the runner queries the scheduler for jobs without a status file. As with run.pl, the first failure ends the other jobs. A job
+that the scheduler asks to end (time limit, preemption) and that reports that it can resume is submitted again.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from pyasr.cluster.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.scheduler import UNKNOWN, Fate, NotTaken, Scheduler, submit
 from pyasr.cluster.status import JobStatus, read_status, status_path, write_status
 
-_CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and all that begin with PYASR_
-_PAUSES_S = (5.0, 10.0, 20.0, 40.0)  # between two submissions, where the scheduler is away for a moment
-_LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two looks for status files
-_FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two questions to the scheduler
-_LATE_S = 10.0  # after which a status file written on another host must be seen here
-_ENDING_S, _GUARD_S = 30.0, 1800.0  # that jobs which were cancelled are given to end, while the user waits, and after
+_CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and every variable whose name begins with PYASR_
+_PAUSES_S = (5.0, 10.0, 20.0, 40.0)  # between attempts to submit, while the scheduler is unreachable
+_LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two checks for status files
+_FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two queries to the scheduler
+_LATE_S = 10.0  # after this delay, a status file written on another host is visible here
+_ENDING_S, _GUARD_S = 30.0, 1800.0  # grace period of cancelled jobs: while the user waits, and afterwards
 
 
 class BatchRunner:
-    """Runs the jobs of one request through a scheduler. `run()` gives their statuses in the order in which they ended."""
+    """Runs the jobs of one request through a scheduler. `run()` returns their statuses in the order in which they ended."""
 
     def __init__(self, request: Request, scheduler: Scheduler):
         self.request, self.scheduler = request, scheduler
         self.begin = time.time()
-        self.left: dict[int, str] = {}  # jobs that have not ended, and the scheduler's numbers for them
+        self.left: dict[int, str] = {}  # {running job: the scheduler's job number}
         self.numbers: list[str] = []
-        self.number_of: dict[int, str] = {}  # of each job, the last
-        self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
+        self.number_of: dict[int, str] = {}  # {job: latest job number}
+        self.over: dict[int, float] = {}  # {job: when the scheduler first reported it as ended}
         self.ended: list[JobStatus] = []
         files = {job: status_path(request.log_of(job)) for job in request.jobs}
-        self.status_files = {job: (str(path.parent), path.name) for job, path in files.items()}  # of each
-        self.num_requeued: Counter[int] = Counter()  # of each job
-        self.outlasting: list[str] = []  # numbers of jobs that were to be ended, and have not, so far as is known
+        self.status_files = {job: (str(path.parent), path.name) for job, path in files.items()}  # {job: (directory, name)}
+        self.num_requeued: Counter[int] = Counter()  # {job: number of times}
+        self.outlasting: list[str] = []  # numbers of jobs that were cancelled but may still run
         self.told: set[str] = set()
-        self.question_s = _FIRST_QUESTION_S  # until the scheduler is asked again
+        self.question_s = _FIRST_QUESTION_S  # until the next query to the scheduler
 
     def plan(self) -> str:
-        """What `run` would submit."""
+        """The command and the script that `run` would submit."""
         return f"{shlex.join(submission(self.request, self.scheduler, self.request.jobs))}\n\n{script(self.request, self.scheduler)}"
 
     def run(self) -> list[JobStatus]:
-        """Submit, and wait for the jobs; after the first failure those that are left are cancelled."""
+        """Submit the jobs and wait for them; the first failure cancels the remaining jobs."""
         self.request = replace(self.request, run_id=secrets.token_hex(8))
         self.guard = Guard(lambda numbers: end_jobs(self.scheduler, numbers, _GUARD_S))
         self._prepare()
@@ -74,7 +74,7 @@ class BatchRunner:
         return self.ended
 
     def _prepare(self) -> None:
-        """What an earlier run of the same jobs has left must not count; the directories and the script must be there."""
+        """Delete the files of an earlier run of the same jobs; create the directories and the script."""
         for job in self.request.jobs:
             self.request.log_of(job).parent.mkdir(parents=True, exist_ok=True)
             status_path(self.request.log_of(job)).unlink(missing_ok=True)
@@ -84,18 +84,18 @@ class BatchRunner:
         script_path(self.request).write_text(script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape")
 
     def _submit(self, jobs: range) -> None:
-        """Submit, again after a pause where the scheduler was away, which must not end what may have taken days."""
+        """Submit; retry after a pause if the scheduler is unreachable, because a failure here could end a run of several days."""
         for pause_s in (*_PAUSES_S, None):
             try:
                 return self._submit_once(jobs)
             except NotTaken as error:
                 if pause_s is None:
-                    raise UserError(f"{error}; see whether {self.scheduler.name} is up, then run the same command again") from None
+                    raise UserError(f"{error}; check whether {self.scheduler.name} is up, then run the same command again") from None
                 self._tell(f"{error}; trying again, up to {len(_PAUSES_S)} times")
                 time.sleep(pause_s)
 
     def _submit_once(self, jobs: range) -> None:
-        """Whoever asks for an end meanwhile waits until the number is known, without which nobody could cancel the jobs."""
+        """Submit with stop signals deferred until the job number is known, because the jobs cannot be cancelled without it."""
         with stop_later():
             number = submit(self.scheduler, submission(self.request, self.scheduler, jobs))
             self.guard.hold(number)
@@ -118,7 +118,7 @@ class BatchRunner:
             wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
 
     def _take_alike(self) -> None:
-        """Collect other jobs that fail at the same time, most often for the same reason."""
+        """Collect other jobs that fail at the same time, usually for the same reason."""
         time.sleep(ALIKE_S)
         found = [status for job in self.left if (status := self._status_of(job))]
         for status in found:
@@ -129,8 +129,8 @@ class BatchRunner:
         return any(not status.ok for status in self.ended)
 
     def _take_statuses(self) -> bool:
-        """Take the statuses that are there; whether there were any. Those of jobs that were ended from outside count when the scheduler
-        has said that they are over: it may start them again."""
+        """Collect the available statuses; return whether there were any. The status of a job that was ended from outside counts only after
+        the scheduler has reported the job as ended, because the scheduler may start the job again."""
         there = {directory: set(_listed(directory)) for directory in {self.status_files[job][0] for job in self.left}}
         written = [job for job in self.left if self.status_files[job][1] in there[self.status_files[job][0]]]
         found = list(map(self._status_of, written))
@@ -140,7 +140,7 @@ class BatchRunner:
         return bool(ended)
 
     def _status_of(self, job: int) -> JobStatus | None:
-        """The status of a job of this run, if it is there. One of a run before, which was stopped, may end late."""
+        """The status of a job of this run, or None. A job of an earlier, stopped run may end late and write one, too."""
         status = read_status(self.request.log_of(job))
         return status if status and status.run_id == self.request.run_id else None
 
@@ -151,7 +151,7 @@ class BatchRunner:
             self._end(status)
 
     def _requeue(self, job: int) -> None:
-        """Submit a job again; what it has said so far is kept."""
+        """Submit a job again and keep its log so far."""
         self.num_requeued[job] += 1
         log = self.request.log_of(job)
         kept = log.replace(log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued[job]}.log"))
@@ -159,7 +159,7 @@ class BatchRunner:
         self.over.pop(job, None)
         forget(self._hearts())
         count = f"time {self.num_requeued[job]} of at most {self.request.max_requeue}"
-        self._tell(f"{self._name(job)} was asked to end, has saved what it has, and is submitted again, {count} (log until then: {kept})")
+        self._tell(f"{self._name(job)} was asked to end, has saved its state and is submitted again, {count} (log until then: {kept})")
         self._submit(range(job, job + 1))
 
     def _end(self, status: JobStatus) -> None:
@@ -168,30 +168,30 @@ class BatchRunner:
         self.ended.append(status)
 
     def _ask(self) -> None:
-        """What the scheduler says of the jobs that are left."""
+        """Query the scheduler for the remaining jobs."""
         for number in sorted(set(self.left.values())):
             jobs = {self._task(job): job for job, submitted in self.left.items() if submitted == number}
             hearts = self._hearts()
             fates = self.scheduler.fates(number, list(jobs))
             if fates is None:
-                self._tell(f"{self.scheduler.name} does not answer; waiting goes on")
+                self._tell(f"{self.scheduler.name} does not answer; still waiting")
                 continue
             if any(fates[task].waits for task in jobs if task in fates):
-                forget(hearts)  # which were there before the answer: of ranks that are no more
+                forget(hearts)  # they precede the answer and belong to ranks that no longer run
             if any(fates[task].suspended for task in jobs if task in fates):
-                self.question_s = _FIRST_QUESTION_S  # soon again, before their ranks are missed
+                self.question_s = _FIRST_QUESTION_S  # query again soon, before the ranks count as lost
                 beat_for(hearts)
             for task, job in jobs.items():
                 self._judge(job, fates.get(task, UNKNOWN))
 
     def _hearts(self) -> list[Path]:
-        """Those of the ranks, if it is a job of ranks."""
+        """The heartbeat files of the ranks; empty unless it is an MPI job."""
         return hearts_in(hearts_of(self.request.spec)) if self.request.spec else []
 
     def _judge(self, job: int, fate: Fate) -> None:
         if fate.active:
             self.over.pop(job, None)
-            if reason := fate.reason or fate.suspended and f"is suspended, says {self.scheduler.name}; waiting goes on":
+            if reason := fate.reason or fate.suspended and f"is suspended, says {self.scheduler.name}; still waiting":
                 self._tell(f"{self._name(job)} {reason}")
             return
         status = self._status_of(job)
@@ -203,8 +203,8 @@ class BatchRunner:
         self._end(self._lost(job, status, fate))
 
     def _lost(self, job: int, status: JobStatus | None, fate: Fate) -> JobStatus:
-        """The status, put down here, of a job that could not do so itself, or was ended from outside."""
-        reason = fate.reason or f"it has ended, says {self.scheduler.name}, but it has left no status: it was killed, or could not begin"
+        """Write and return the status of a job that could not write its own, or was ended from outside."""
+        reason = fate.reason or f"it has ended, says {self.scheduler.name}, but has written no status: it was killed or could not start"
         log, host = self.request.log_of(job), fate.host or "a host unknown"
         status = status or JobStatus(job, 1, None, False, host, self.begin, time.time(), 0.0, self.request.command_of(job))
         known = dict(reason=reason, host_lost=fate.host_lost, run_id=self.request.run_id)
@@ -215,8 +215,8 @@ class BatchRunner:
         return status
 
     def _with_reason(self, status: JobStatus) -> JobStatus:
-        """The status, with what the scheduler says if the job's command was killed over a limit, and what ran it was not. Ranks have their
-        own word on who was killed, and may go on."""
+        """The status, with the scheduler's reason if the job's command was killed over a limit but its run.pl was not. Not for ranks, which
+        report themselves which of them was killed, and may continue."""
         if status.signal != signal.SIGKILL or status.reason or self.request.num_ranks:
             return status
         task = self._task(status.job)
@@ -228,7 +228,7 @@ class BatchRunner:
         return status
 
     def _task(self, job: int) -> int:
-        """Its number within what was submitted."""
+        """The number of the job's task within the submitted array; 0 for a single job."""
         return job if self.request.name else 0
 
     def _name(self, job: int) -> str:
@@ -240,42 +240,42 @@ class BatchRunner:
             self.told.add(sentence)
 
     def _stop_left(self) -> None:
-        """Cancel what is left, also of jobs that will never start; a second signal must not break this off. Who runs the same command again
-        must not have these jobs beside the new ones; those that take longer are left to the guard."""
+        """Cancel the remaining jobs, including jobs that will never start, and ignore further stop signals meanwhile. These jobs must not
+        run at the same time as those of the same command run again; the guard ends jobs that take longer."""
         ignore_stop()
         if self.left or self._has_failed():
             self.outlasting = end_jobs(self.scheduler, self.numbers, _ENDING_S, self._tell)
         if self.outlasting:
-            self._tell(f"jobs are to be cancelled, but have not ended, as far as {self.scheduler.name} says: {' '.join(self.outlasting)}; "
-                       "wait until they have, before the same command is run again")  # fmt: skip
+            self._tell(f"cancelled jobs have not ended yet, according to {self.scheduler.name}: {' '.join(self.outlasting)}; "
+                       "wait for their end before you run the same command again")  # fmt: skip
         for number in set(self.numbers).difference(self.outlasting):
             self.guard.drop(number)
 
 
 def _listed(directory: str) -> list[str]:
-    """Names in a directory. To list it also makes network filesystems notice files that other hosts have written."""
+    """Names in a directory. Listing it also makes network file systems notice files that other hosts have written."""
     try:
         return os.listdir(directory)
     except OSError:
-        return []  # harmless: it will be looked at again
+        return []  # harmless: the next check lists it again
 
 
 def directory_of(request: Request) -> Path:
-    """Where scripts go and what they say: `exp/x/log/a.JOB.log` -> `exp/x/q`, as with Kaldi, and `exp/x/JOB/log/a.log` -> `exp/x/q`, since
-    all jobs have one script."""
+    """The directory of the script and its output: `exp/x/log/a.JOB.log` -> `exp/x/q`, as in Kaldi, and `exp/x/JOB/log/a.log` -> `exp/x/q`,
+    because all jobs share one script."""
     parent = Path(*(part for part in Path(request.log).parent.parts if not request.name or request.name not in part))
     return parent.with_name("q") if parent.name == "log" else parent / "q"
 
 
 def script_path(request: Request) -> Path:
-    """The script that the scheduler is given."""
+    """The script to submit."""
     log = Path(request.log).name
     name = log.replace(f".{request.name}", "") if request.name else log
     return directory_of(request) / (name.removesuffix(".log") + ".sh")
 
 
 def output_of(request: Request, job: int) -> Path:
-    """Where the script's own words go: there are some when a job cannot begin."""
+    """The file for the script's own output; it is not empty when a job cannot start."""
     return script_path(request).with_suffix(f".{job}.out" if request.name else ".out")
 
 
@@ -292,14 +292,14 @@ def _job_name(script: Path) -> str:
 
 
 def _gpu_options(request: Request) -> list[str]:
-    """That run.pl chooses among the GPUs that it sees on the host, and keeps other jobs off them; ranks do so by themselves."""
+    """Options by which run.pl chooses and locks GPUs of its host; empty for ranks, which choose their own."""
     if not request.gpu:
         return []
     return ["--gpu", str(request.gpu), *(["--share-devices", "true"] if request.share_devices else [])]
 
 
 def script(request: Request, scheduler: Scheduler) -> str:
-    """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment.
+    """The bash script that runs the job through run.pl on its host, in this directory and with the relevant part of this environment.
 
     It redirects its own output, because schedulers interpret some characters of a path: qsub `:` `,` `$`, sbatch `%` and backslashes.
     """
@@ -311,14 +311,14 @@ def script(request: Request, scheduler: Scheduler) -> str:
     job = [f"{request.name}=${scheduler.task_variable}"] if request.name else []
     words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,
              *map(shlex.quote, [request.log, *request.words])]  # fmt: skip
-    lines = ["#!/bin/bash", f"# Made by {Path(sys.argv[0]).name} (pyasr).", "trap '' USR1 USR2  # warnings before an end are for run.pl"]
+    lines = ["#!/bin/bash", f"# Made by {Path(sys.argv[0]).name} (pyasr).", "trap '' USR1 USR2  # run.pl handles warnings of an end"]
     lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", f"exec >>{_output_for_shell(request, scheduler)} 2>&1"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in carried.items()]
     return "\n".join([*lines, f"exec {' '.join(words)}", ""])
 
 
 def _output_for_shell(request: Request, scheduler: Scheduler) -> str:
-    """`output_of` as a word for bash, with the variable that holds the task's number."""
+    """`output_of` as a bash word, with the variable that contains the task number."""
     output = output_of(request, 0)
     if not request.name:
         return shlex.quote(str(output))

@@ -1,4 +1,4 @@
-"""How jobs of a scheduler are ended: cancelled, until it has taken that in, and waited for until they are no more."""
+"""End the jobs of a scheduler: cancel them until the scheduler confirms it, then wait until they have ended."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from pyasr.cluster.scheduler import Scheduler
 
-_LEAST_WAIT_S, _MOST_WAIT_S = 0.25, 5.0  # between two looks whether jobs have ended
+_LEAST_WAIT_S, _MOST_WAIT_S = 0.25, 5.0  # between two checks whether jobs have ended
 
 
 def end_jobs(scheduler: Scheduler, numbers: list[str], most_s: float, tell: Callable[[str], None] = lambda sentence: None) -> list[str]:
-    """The numbers of those jobs that have not ended after `most_s` seconds, as far as the scheduler says. What their tasks on lost hosts
-    hold elsewhere is freed; `tell` hears what cannot be."""
+    """Cancel the jobs; return the numbers of those that have not ended after `most_s` seconds, according to the scheduler. Slots that tasks
+    on lost hosts occupy on other hosts are released; `tell` is called with a message if that fails."""
     deadline, wait_s = time.monotonic() + most_s, _LEAST_WAIT_S
     left, unheard, released = list(numbers), set(numbers), set()
     while True:
@@ -25,7 +25,7 @@ def end_jobs(scheduler: Scheduler, numbers: list[str], most_s: float, tell: Call
 
 
 def _goes_on(scheduler: Scheduler, number: str, released: set[tuple[str, int]], tell: Callable[[str], None]) -> bool:
-    """Whether any job of this number may still run, or wait."""
+    """Whether any job of this number may still run or wait."""
     fates = scheduler.fates(number, [])
     if fates is None:
         return True

@@ -1,4 +1,4 @@
-"""What run.pl, slurm.pl and queue.pl do alike: a command line in, an exit status and at most one report out."""
+"""The common front end of run.pl, slurm.pl and queue.pl: takes a command line, returns an exit status and prints at most one report."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from pyasr.cluster.status import JobStatus
 
 
 class Runner(Protocol):
-    """Runs the jobs of one request; `ended`: the statuses that it has so far; `outlasting`: names of jobs that were to be ended in vain."""
+    """Runs the jobs of one request. `ended`: the statuses so far; `outlasting`: names of cancelled jobs that have not ended."""
 
     request: Request
     ended: list[JobStatus]
     outlasting: list[str]
 
     def plan(self) -> str:
-        """What `run` would do, exactly."""
+        """The exact commands that `run` would execute."""
 
     def run(self) -> list[JobStatus]:
         """The statuses of the jobs in the order in which they ended."""
 
 
 def local_main(doc: str) -> None:
-    """What utils/run.pl does."""
+    """The main function of utils/run.pl."""
     _main(doc, parse_request, LocalRunner)
 
 
 def batch_main(doc: str, scheduler: Scheduler) -> None:
-    """What the runner of a scheduler does."""
+    """The main function of a scheduler's runner."""
     own = (scheduler.own, scheduler.usual, scheduler.foreign)
     _main(doc, lambda argv: parse_request(argv, *own), lambda request: BatchRunner(request, scheduler))
 
@@ -58,7 +58,7 @@ def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Req
 
 def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> int:
     raise_on_stop()
-    later = os.environ.pop(LATER, None)  # jobs must not see it: they may start runners of their own
+    later = os.environ.pop(LATER, None)  # hidden from the jobs, which may start runners of their own
     jobs = None
     try:
         request = parse(sys.argv[1:])
@@ -83,7 +83,7 @@ def _show(plan: str) -> int:
     try:
         print(plan, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has left, as `head` does: harmless
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # harmless: the reader (`head`, for instance) has closed the pipe
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and who has which."""
+"""The GPUs of this machine and their assignment to jobs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pyasr.base.granted_gpus import VARIABLE, granted_by_grid_engine
 
 
 def visible_gpus() -> dict[str, str]:
-    """{UUID: name, as CUDA_VISIBLE_DEVICES takes it} of the GPUs that this process may use; none where there is no driver. The name stands
-    for a UUID that the driver does not tell."""
+    """{UUID: name for CUDA_VISIBLE_DEVICES} of the GPUs that this process may use; empty without a driver. If the driver does not report a
+    UUID, the name is the key."""
     allowed, listed = {**os.environ, **granted_by_grid_engine()}.get(VARIABLE), _listed()
     if allowed is None:
         return {uuid: number for number, uuid in listed.items()}
@@ -28,25 +28,25 @@ def _listed() -> dict[str, str]:
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return {}  # harmless: a machine without NVIDIA's driver has no GPU for us
+        return {}  # harmless: a machine without NVIDIA's driver has no usable GPU
     return {number: uuid or number for number, uuid in re.findall(r"(?m)^GPU (\d+):(?:.*\(UUID: (\S+)\))?", listed.stdout)}
 
 
 def _uuid(name: str, listed: dict[str, str]) -> str:
-    """Of a GPU that is named by its number, its UUID, or what that begins with."""
+    """The UUID of a GPU that is named by its number, its UUID or a prefix of its UUID."""
     return listed.get(name) or next((uuid for uuid in listed.values() if uuid.startswith(name)), name)
 
 
 @dataclass(frozen=True)
 class HeldGpu:
-    """One that a runner has for its jobs, under the name that CUDA_VISIBLE_DEVICES takes."""
+    """A GPU that a runner has locked for its jobs; `name` is its name for CUDA_VISIBLE_DEVICES."""
 
     name: str
     lock: DeviceLock
 
 
 def environment_of(gpus: list[HeldGpu]) -> dict[str, str]:
-    """What tells a job, as a part of its environment, which GPUs it has; nothing where it has asked for none."""
+    """The environment variables that assign GPUs to a job; empty if it requested none."""
     if not gpus:
         return {}
     numbers = {} if VARIABLE in os.environ else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # the driver's numbers, not CUDA's own
@@ -54,10 +54,9 @@ def environment_of(gpus: list[HeldGpu]) -> dict[str, str]:
 
 
 class GpuSlots:
-    """Hands `num` GPUs to each job that runs at a time: `take()` gives them, `give_back(gpus)` frees them for the next.
+    """Assigns `num` GPUs to each running job: `take()` returns them, `give_back(gpus)` frees them for the next job.
 
-    Where no GPU is wanted (`num` 0) or there is none at all, jobs have none. Raises UserError where there are some, but fewer than one job
-    wants.
+    Jobs get no GPU if `num` is 0 or the machine has none. Raises UserError if the machine has some, but fewer than `num`.
     """
 
     def __init__(self, num: int):
@@ -65,11 +64,11 @@ class GpuSlots:
         self._free: list[HeldGpu] = []
         self.num = num if self._names else 0
         if 0 < len(self._names) < self.num:
-            raise UserError(f"--gpu {num}: this machine has {len(self._names)} GPU(s) for us; ask for fewer")
+            raise UserError(f"--gpu {num}: only {len(self._names)} GPU(s) of this machine are available; request fewer")
 
     def hold(self, num_jobs: int, log: str, share: bool) -> int:
-        """Keep GPUs for so many jobs, or as many as are free, from others; how many jobs can run at a time. Raises UserError where
-        there are not enough for one."""
+        """Lock GPUs for `num_jobs` jobs, or for fewer if not enough are free; return how many jobs can run at a time. Raises UserError if
+        one job cannot get its GPUs."""
         if not self.num:
             return num_jobs
         num_gpus = min(num_jobs, len(self._names) // self.num) * self.num
@@ -80,15 +79,15 @@ class GpuSlots:
         return len(locks) // self.num
 
     def take(self) -> list[HeldGpu]:
-        """Those of the next job."""
+        """The GPUs of the next job."""
         return self._take(self.num)
 
     def give_back(self, gpus: list[HeldGpu]) -> None:
-        """A job has ended; the next will have its GPUs."""
+        """Return the GPUs of a job that has ended, for the next job."""
         self._free += gpus
 
     def let_go(self, gpus: list[HeldGpu]) -> None:
-        """There is no next job: others may have them."""
+        """Unlock the GPUs for other runners, because no job is waiting."""
         for gpu in gpus:
             gpu.lock.release()
 

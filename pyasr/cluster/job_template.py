@@ -1,8 +1,8 @@
-"""Jobs of a group that are forks of one process, which has imported what they need (`pyasr.base.job_forks`): each then costs hundredths of
-a CPU second before its work, instead of tenths, or with torch more than one.
+"""Start the jobs of a group as forks of one process that has already imported their modules (`pyasr.base.job_forks`). The start of a
+job then takes hundredths of a CPU second, instead of tenths, or more than a second with torch.
 
-Such a job is a child of this process and leads its process group, as one that was started: log, exit status, signals, memory and
-environment are its own. Where there is no process to be forked, or it has ended, jobs are started one by one.
+Like a job started in the usual way, a forked job is a child of this process and leads a process group: it has its own log, exit status,
+signals, memory and environment. If the process to fork is not available or has ended, jobs are started in the usual way.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from pyasr.cluster.command_line import Request
 from pyasr.cluster.processes import Guard
 
 _OF_A_JOB = ("-m", "pyasr.base.job")
-_PLAIN = r"[\w@%+=:,./-]+"  # words that a shell leaves as they are
+_PLAIN = r"[\w@%+=:,./-]+"  # words that a shell does not change
 _PR_SET_CHILD_SUBREAPER = 36  # <sys/prctl.h>
 
 
 @dataclass
 class Forked:
-    """A job's process, as far as `subprocess.Popen` has it."""
+    """A job's process, with the attributes of `subprocess.Popen` that the runner uses."""
 
     pid: int
     returncode: int | None = None
 
 
 class JobTemplate:
-    """The process whose forks are the jobs of a request; it is started when the first job is."""
+    """The process whose forks are the jobs of a request; it starts with the first job."""
 
     def __init__(self, environment: dict[str, str], guard: Guard):
         self._environment, self._guard = environment, guard
@@ -45,11 +45,11 @@ class JobTemplate:
         self._is_usable = True
 
     def fork(self, words: list[str], log: int, environment: dict[str, str]) -> tuple[Forked, int] | None:
-        """(the process of a job, the pipe by which `begin` has it begin); None where it has to be started in another way.
+        """(process of the job, pipe through which `begin` starts its work); None if the job cannot be forked.
 
-        words        its command, one for which `are_of_a_fork` holds
-        log          the open file that its output goes to
-        environment  what its environment has besides that of all
+        words        the job's command; `are_of_a_fork` must be true for its request
+        log          file descriptor for its output
+        environment  variables in addition to the common environment
         """
         try:
             if not self._is_ready(*words[3:5]):
@@ -70,7 +70,7 @@ class JobTemplate:
         return None
 
     def _is_ready(self, name: str, spec: str) -> bool:
-        """Whether there is a process to be forked, and it has said so. One that prints something has something to say in each job's log."""
+        """Whether the process to fork is ready. It is not used if it prints anything, because that belongs in the log of each job."""
         if self._is_usable and self._channel is None:
             self._begin(name, spec)
         self._is_usable = self._is_usable and self._channel.recv(len(READY)) == READY and not os.fstat(self._said.fileno()).st_size
@@ -87,7 +87,7 @@ class JobTemplate:
         self._guard.hold(str(self._process.pid))
 
     def close(self) -> None:
-        """No further jobs are to be forked."""
+        """End the process; no further jobs can be forked."""
         if self._process:
             self._channel.close()
             self._process.kill()
@@ -97,19 +97,19 @@ class JobTemplate:
 
 
 def _parent_of(process: int) -> int:
-    """The process of which this one is a child: not this runner where the kernel, or what stands in for it, knows no subreapers."""
+    """The parent of a process. It is not this runner if the kernel (or its emulation) does not support subreapers."""
     with open(f"/proc/{process}/stat", "rb") as f:
         return int(f.read().rpartition(b")")[2].split()[1])
 
 
 def begin(go: int) -> None:
-    """Have a forked job begin its work."""
+    """Start the work of a forked job."""
     with os.fdopen(go, "wb") as f:
         f.write(b"!")
 
 
 def are_of_a_fork(request: Request) -> bool:
-    """Whether the jobs of a request, of which there are several, are those of `run_jobs`, and need nothing of a shell, nor GPUs."""
+    """Whether a request has several jobs, all started by `run_jobs`, that need neither a shell nor GPUs."""
     words = request.words
     is_of_run_jobs = len(words) == 6 and words[0] == sys.executable and words[1:3] == _OF_A_JOB and words[5] == request.name
     is_plain = all(re.fullmatch(_PLAIN, word, re.ASCII) for word in words)

@@ -1,9 +1,9 @@
-"""How a step runs its work: as `nj` jobs, or as the ranks of one MPI job, through the runner that --cmd names.
+"""Run the work of a step as `nj` jobs, or as the ranks of one MPI job, through the runner that --cmd names.
 
     run_jobs(options.jobs, out / "log/extract.JOB.log", "pyasr.feats.extract:extract_shard", spec)    # function(spec, job)
     run_ranks(options.jobs, out / "log/train.log", "pyasr.train.dnn:train_rank", spec, num_ranks=2)   # function(spec, comm)
 
-`spec` is a frozen dataclass declared beside the function; it is kept beside the logs as JSON.
+`spec` is a frozen dataclass declared in the module of the function; it is saved as JSON next to the logs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from pyasr.cluster.runner_words import name_of_runner, runner_command
 from pyasr.cluster.status import NOT_PROVED, JobStatus, failures, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
-_LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
+_LITTLE_DISK = 1 << 16  # bytes; a log and a status file need more than this
 
 
 class RankLost(UserError):
-    """Ranks have gone without an error of their own: killed, stopped, their host lost. `what` says which, `num_ranks` how many."""
+    """Ranks were lost without an error of their own: killed, stopped, or with their host. `what`: which ranks; `num_ranks`: how many."""
 
     def __init__(self, sentence: str, what: str, num_ranks: int = 1):
         super().__init__(sentence)
@@ -50,11 +50,11 @@ class RankLost(UserError):
 
 @dataclass(frozen=True)
 class Recovery:
-    """What is done when a job has lost a rank.
+    """How to recover from the loss of ranks.
 
-    options  how often it is started again, and when a rank that stands still counts as lost
-    usable   function that gives the greatest number of ranks, at most as many as it is given, with which the job can go on; 0: none
-    place    function that says where it goes on: `from 1200 frames`
+    options  the number of restarts, and the timeout after which a silent rank counts as lost
+    usable   function from the number of remaining ranks to the largest number, not above it, with which the job can continue; 0: none
+    place    function that returns where the job resumes: `from 1200 frames`
     """
 
     options: RankJobOptions = RankJobOptions(max_restarts=0)
@@ -63,9 +63,9 @@ class Recovery:
 
 
 def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
-    """Call `function(spec, job)` for job = 1..num_jobs (`jobs.nj` unless given: then `JobOptions`), each in a process of its own.
+    """Call `function(spec, job)` for job = 1..num_jobs (default: `jobs.nj` of `JobOptions`), each in its own process.
 
-    `log` holds JOB in its name. Raises UserError when a job fails: with the job's own sentence if it gave one.
+    The name of `log` contains JOB. Raises UserError when a job fails, with the job's own error message if it has one.
     """
     num_jobs = num_jobs or jobs.nj
     if "JOB" not in Path(log).name:
@@ -90,11 +90,11 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
               told: Callable[[], str | None] | None = None) -> None:  # fmt: skip
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
-    Their progress is reported while they work (`pyasr.cluster.rank_progress`): what `told` returns, else their own notes.
+    Reports progress while the ranks work (`pyasr.cluster.rank_progress`): the text that `told` returns, else the ranks' own notes.
 
-    Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
-    with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank
-    has raised would come again, and ends the job.
+    If `recovery` allows it, a job that has lost ranks is started again with the largest usable number of ranks up to the number of
+    remaining ranks, or with the same number if no number is usable or all ranks were lost. A function that keeps checkpoints then resumes
+    from the last one. An error that a rank has raised would occur again, and ends the job.
     """
     runner_command(jobs.cmd)
     find_mpiexec(within_slurm=name_of_runner(jobs.cmd) == "slurm.pl")
@@ -110,12 +110,12 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
             left = max(num_ranks - lost.num_ranks, 0) or num_ranks
             num_ranks = recovery.usable(left) or num_ranks
             kept = _kept_log(Path(log), Path(log).with_suffix(f".{restart}.log"))
-            go_on = "1 rank goes on" if num_ranks == 1 else f"{num_ranks} ranks go on"
+            go_on = "1 rank continues" if num_ranks == 1 else f"{num_ranks} ranks continue"
             warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most}{kept}")
 
 
 def _kept_log(log: Path, kept: Path) -> str:
-    """Where the log of a job that begins anew is kept, for the user; a job whose host was lost before it began has none."""
+    """Rename the log of a job that restarts; return a note for the user, "" if the job never started because its host was lost."""
     if not log.exists():
         return ""
     durable.rename(log, kept)
@@ -149,12 +149,12 @@ def _note_file(spec: Path) -> Path:
 
 
 def _report_file(spec: Path) -> Path:
-    """The file for the runner's report on the jobs with this spec, shown unless they start again."""
+    """The file for the runner's report on the jobs with this spec; the report is shown unless the jobs restart."""
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 
 def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker: Path) -> UserError:
-    """On a job of ranks that has failed. The ranks that go first may leave no words: before they have begun, or with their host."""
+    """The error for an MPI job that has failed. A rank that is lost before it starts, or with its host, leaves no message."""
     if silence:
         return RankLost(f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks)
     status = read_status(log)
@@ -162,8 +162,8 @@ def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
     if status is None or status.stopped or not (status.host_lost if status.reason else unsaid or words and words.lost):
         return UserError(sentence)
-    witnessed = words.sentence if words else "a rank was lost, and nobody could say which"
-    return RankLost(sentence, status.reason or witnessed)  # ranks may have followed a host that a scheduler has lost, and said so
+    witnessed = words.sentence if words else "a rank was lost; it is unknown which"
+    return RankLost(sentence, status.reason or witnessed)  # the messages may be those of ranks that ended because a host was lost
 
 
 def _spec_of(log: Path) -> Path:
@@ -173,7 +173,7 @@ def _spec_of(log: Path) -> Path:
 
 
 def _save_spec(log: Path, spec) -> Path:
-    """Save the spec of the jobs of this log; its path."""
+    """Save the spec of the jobs of this log; return its path."""
     path = _spec_of(log)
     path.parent.mkdir(parents=True, exist_ok=True)
     options.save(path, spec)
@@ -181,7 +181,7 @@ def _save_spec(log: Path, spec) -> Path:
 
 
 def _unused_name(words: list[str]) -> str:
-    """A word to stand for the job's number that occurs in none of `words` (a path may well hold "JOB")."""
+    """A placeholder of the job number that occurs in none of `words` (a path may contain "JOB")."""
     name = "JOB"
     while any(name in word for word in words):
         name += "X"
@@ -190,8 +190,8 @@ def _unused_name(words: list[str]) -> str:
 
 def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], report: Path,
          meanwhile=contextlib.nullcontext, more: dict[str, str] | None = None) -> bool:  # fmt: skip
-    """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all jobs succeeded. The
-    runner writes failures to the file `report`."""
+    """Start the runner with `more` added to its environment, and wait in the context `meanwhile(its process)`; return whether all jobs
+    succeeded. The runner writes failures to the file `report`."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
     command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, LATER: str(report), **(more or {})}
@@ -200,7 +200,7 @@ def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str],
     with started as process, meanwhile(process):
         try:
             status = process.wait()
-        except BaseException:  # interrupted: the jobs must not go on alone
+        except BaseException:  # interrupted: the jobs must not continue alone
             process.terminate()
             process.wait()
             raise
@@ -208,11 +208,11 @@ def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str],
 
 
 def _take_proofs(jobs: RunnerOptions, proofs: list[Path]) -> None:
-    """Remove the files that say that the work was done. Raises UserError where one is not there: a runner may end well and run nothing."""
-    there = os.listdir(proofs[0].parent)  # which also makes network filesystems notice files that other hosts have written
+    """Remove the done markers of the jobs. Raises UserError if one is missing: a runner may exit with status 0 without running the jobs."""
+    there = os.listdir(proofs[0].parent)  # also makes network file systems notice files that other hosts have written
     if missing := [proof for proof in proofs if proof.name not in there]:
-        raise UserError(f"--cmd '{jobs.cmd}' ended with status 0 but has not run the work ({missing[0]} is not there), so nothing is made; "
-                        "give run.pl, slurm.pl or queue.pl, without --dry-run")  # fmt: skip
+        raise UserError(f"--cmd '{jobs.cmd}' ended with status 0 but has not run the work ({missing[0]} is missing): there is no output; "
+                        "use run.pl, slurm.pl or queue.pl, without --dry-run")  # fmt: skip
     for proof in proofs:
         proof.unlink()
 
@@ -222,7 +222,7 @@ def _python_path() -> str:
 
 
 def _what_failed(logs: list[Path], said: str | None = None) -> str:
-    """One sentence on the job that failed first, and on how many have failed."""
+    """One sentence that names the first failed job and the number of failed jobs."""
     failed = failures(logs)
     if not failed:
         return _without_status(logs[0])
@@ -235,12 +235,12 @@ def _what_failed(logs: list[Path], said: str | None = None) -> str:
 
 
 def _reason(log: Path, status: JobStatus) -> str:
-    """Why a job failed."""
+    """The reason of a job's failure."""
     return status.reason or own_sentence(log) or status.how()
 
 
 def _without_status(log: Path) -> str:
-    """The sentence for jobs without a status file."""
+    """The error message for jobs without a status file."""
     if shutil.disk_usage(log.parent).free < _LITTLE_DISK:
         return f"{log.parent}: the disk is full; free some space and run the same command again"
     return f"the jobs could not be run, see above{f' and {log}' if log.exists() else ''}"

@@ -1,4 +1,4 @@
-"""Ends a job of ranks of which some are not to be heard any more, where nobody on their own host can: it is frozen or cut off."""
+"""End an MPI job whose ranks have become silent, when no process on their own host can do so: the host is frozen or cut off."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyasr.base.heartbeat import Ear, hearts_of
 
 
 class Listener:
-    """Listens to the ranks of one job from where it was begun; with a `timeout_s` of 0, not at all.
+    """Listens to the ranks of one job, on the host that started it; a `timeout_s` of 0 disables it.
 
-    silence  the ranks that were not heard for more than `timeout_s` seconds, for which the job was ended; None while all are well
+    silence  the ranks that were silent for more than `timeout_s` seconds, so that the job was ended; None otherwise
     """
 
     def __init__(self, spec: Path, num_ranks: int, timeout_s: float):
@@ -24,12 +24,12 @@ class Listener:
         self.forget()
 
     def forget(self) -> None:
-        """What may still come from this job, or has come from the one before, is of no interest."""
+        """Delete the heartbeats of this job and of earlier ones."""
         shutil.rmtree(self._hearts, ignore_errors=True)
 
     @contextlib.contextmanager
     def ending(self, process: subprocess.Popen):
-        """Ask the job's runner to end, while the block waits for it, when ranks are silent."""
+        """Context that terminates the job's runner when ranks become silent."""
         if self._ear:
             self._hearts.mkdir(exist_ok=True)
             thread = threading.Thread(target=self._listen, args=(self._ear, process), name="listener", daemon=True)

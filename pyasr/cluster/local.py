@@ -1,10 +1,10 @@
-"""Jobs as processes of this machine: what utils/run.pl does.
+"""Run jobs as processes of this machine: the implementation of utils/run.pl.
 
-Each job is a process group with its own log (Kaldi's header and trailer) and status file. As many run at a time as there are cores for
-their threads, and GPUs. When one fails the others are stopped: the step as a whole has failed, and the sooner that is known the better.
+Each job is a process group with its own log (Kaldi's header and trailer) and status file. The numbers of cores and GPUs limit the number
+of jobs that run at the same time. When one job fails, the others are stopped, because the step as a whole has failed.
 
-SIGUSR1 is a scheduler's warning that the end is near: jobs are asked to save what they have (`pyasr.base.stop_request`). So are those that
-look for it when this runner is to end itself, which waits for them a little.
+A scheduler sends SIGUSR1 to warn that it will end the job: the runner then asks its jobs to save their state
+(`pyasr.base.stop_request`). When the runner itself is stopped, it asks the jobs that check for such requests, and waits for them briefly.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, 
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _GRACE_S = 2.0
-ALIKE_S = 0.5  # after the first failure: jobs that fail in this time count as failed too, most often for the same reason
-_LONG_LINE = 100_000  # bytes; one word of a command can have 131,071
+ALIKE_S = 0.5  # jobs that fail within this time after the first failure count as failed, too, usually for the same reason
+_LONG_LINE = 100_000  # bytes; the kernel's limit on one word of a command is 131,071
 
 
 @dataclass
 class _Running:
-    process: subprocess.Popen | Forked  # kept, because a forgotten Popen object would collect its process behind our back
+    process: subprocess.Popen | Forked  # kept, because a deleted Popen object would reap its process
     job: int
     log: Path
     command: str
     gpus: list[HeldGpu]
     begin: float
-    log_file: os.stat_result  # which file had the log's name when it began
+    log_file: os.stat_result  # identity of the log file when the job started
 
 
 class LocalRunner:
-    """Runs the jobs of one request. `run()` gives their statuses in the order in which they ended."""
+    """Runs the jobs of one request. `run()` returns their statuses in the order in which they ended."""
 
     def __init__(self, request: Request):
         self.request = request
         self.prefix = launch_prefix(request.num_ranks, request.num_threads) + " " if request.num_ranks else ""
-        granted = {} if request.num_ranks else granted_by_grid_engine()  # ranks ask on their own hosts
+        granted = {} if request.num_ranks else granted_by_grid_engine()  # ranks query this on their own hosts
         self.environment = {**os.environ, **granted, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
         self.gpus = GpuSlots(request.gpu)
         self.waiting = list(request.jobs)
@@ -66,16 +66,16 @@ class LocalRunner:
         self.outlasting: list[str] = []
 
     def plan(self) -> str:
-        """The commands of the jobs that `run` would run."""
+        """The commands that `run` would run."""
         return "\n".join(self.prefix + self.request.command_of(job) for job in self.request.jobs)
 
     def run(self) -> list[JobStatus]:
-        """Run all jobs of the request, as many at a time as there are cores and GPUs for.
+        """Run all jobs of the request; the numbers of cores and GPUs limit how many run at a time.
 
-        After the first failure no further job is begun and those that still run a moment later are ended.
+        After the first failure, no further job starts, and jobs that still run `ALIKE_S` seconds later are ended.
         """
         limit = self.gpus.hold(self._max_jobs(), self.request.log, self.request.share_devices)
-        self.guard = Guard()  # from here on, since it also keeps GPUs from others until it has ended what a killed runner has left
+        self.guard = Guard()  # after `hold`: if this runner is killed, the guard keeps the GPUs locked until it has ended the jobs
         signal.signal(signal.SIGUSR1, self._ask_to_end)
         self.template = JobTemplate(self.environment, self.guard) if are_of_a_fork(self.request) else None
         try:
@@ -95,7 +95,7 @@ class LocalRunner:
         return self.ended
 
     def _max_jobs(self) -> int:
-        """As many as there are cores for their threads, unless the user gives a number."""
+        """The number of jobs whose threads the cores can run, unless the user gives a number."""
         for_cores = max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
         return min(self.request.max_jobs_run or for_cores, len(self.request.jobs))
 
@@ -104,16 +104,17 @@ class LocalRunner:
             stop_file(run.log).touch()
 
     def _let_save(self) -> None:
-        """Have jobs that look for it save what they have, and wait for their end; a second signal must not break this off."""
+        """Ask the jobs that check for stop requests to save their state, and wait for their end; ignore further signals."""
         ignore_stop()
         saving = [run for run in self.running.values() if sign_of_heed(stop_file(run.log)).exists()]
         for run in saving:
             stop_file(run.log).touch()
-            print(f"{Path(sys.argv[0]).name}: {run.log}: saves what it has, for at most {SAVING_S:.0f} s", file=sys.stderr, flush=True)
+            print(f"{Path(sys.argv[0]).name}: {run.log}: saving its state, for at most {SAVING_S:.0f} s", file=sys.stderr, flush=True)
         self._wait_while(lambda: any(run.process.pid in self.running for run in saving), SAVING_S)
 
     def _enter(self) -> None:
-        """Of a job's process, before its command: what warns of an end may be sent to all processes of a job, and is for us."""
+        """Runs in a job's process before its command. Ignores a scheduler's warning signals, which may go to all processes of a job but
+        are meant for the runner."""
         self.guard.enter()
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
@@ -137,7 +138,7 @@ class LocalRunner:
             begin(go)
 
     def _process_of(self, command: str, log: IO, own: dict[str, str]) -> subprocess.Popen:
-        """The process of a job that has `own` in its environment."""
+        """Start the process of a job, with `own` added to its environment."""
         environment = {**self.environment, **own}
         environment |= for_ranks(environment) if self.request.num_ranks else {}
         with _script(command) as (line, files):
@@ -145,14 +146,14 @@ class LocalRunner:
                                     stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)  # fmt: skip
 
     def _left_before(self, log: Path) -> list[Path]:
-        """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""
+        """Obsolete files of an earlier run of the same job: a scheduler may have started it before, possibly on another host."""
         spec, marker = self.request.spec, self.request.done_marker
         of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
-        of_before = [log] if self.request.run_id else []  # which one that still runs must find no more: see _is_given_up
+        of_before = [log] if self.request.run_id else []  # a run that still goes on elsewhere must not find it: see _is_given_up
         return [*of_before, status_path(log), stop_file(log), sign_of_heed(stop_file(log)), *([Path(marker)] if marker else []), *of_ranks]
 
     def _collect(self) -> JobStatus:
-        """Wait for the next job that ends, and put down how it did."""
+        """Wait for the next job that ends, and write its status."""
         pid, wait_status, usage = os.wait4(-1, 0)
         while pid not in self.running:
             if pid == self.guard.pid:
@@ -163,7 +164,7 @@ class LocalRunner:
     def _finish(self, pid: int, wait_status: int, usage, stopped: bool) -> JobStatus:
         run = self.running.pop(pid)
         run.process.returncode = os.waitstatus_to_exitcode(wait_status)
-        signal_group(pid, signal.SIGKILL)  # what the job left in the background
+        signal_group(pid, signal.SIGKILL)  # processes that the job left in the background
         self.guard.drop(str(pid))
         (self.gpus.give_back if self.waiting else self.gpus.let_go)(run.gpus)
         status = replace(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run_id=self.request.run_id)
@@ -184,8 +185,8 @@ class LocalRunner:
         return status
 
     def _is_given_up(self, run: _Running) -> bool:
-        """Whether who waits for the job, on another host perhaps, does so no more: its log has gone, or is that of another job, since
-        the same command runs anew, or ranks go on in its place; or its status is there already, as that of a job whose host is lost."""
+        """Whether the waiting process, possibly on another host, has given the job up. Then the job's log is gone or belongs to another run
+        of the command or to restarted ranks, or its status file already exists, as for a job whose host counts as lost."""
         if not (self.request.run_id or self.request.num_ranks):
             return False
         if not (run.log.exists() and os.path.samestat(run.log.stat(), run.log_file)):
@@ -194,21 +195,21 @@ class LocalRunner:
         return status is not None and status.reason != "" and status.run_id == self.request.run_id
 
     def _proved(self, status: JobStatus, log: Path) -> JobStatus:
-        """The status, or a failure where the proof of success is not there."""
+        """The status, or a failure if the done marker is missing."""
         marker = self.request.done_marker
         if not status.ok or not marker or Path(marker).exists():
             return status
         return self._failure(status, log, NOT_PROVED.format(marker=marker))
 
     def _with_its_file_free(self, status: JobStatus, log: Path) -> JobStatus:
-        """The status, or a failure where its file is one that the command has written, which then gets another name."""
+        """The status, or a failure if the command itself has written a file with the name of the status file; that file is renamed."""
         file = status_path(log)
         if not file.exists() or read_status(log):
             return status
         kept = file.with_name(f"{file.name}.kept")
         durable.rename(file, kept)
-        own = "here the job's exit status is put down, but its command has written this file"
-        return self._failure(status, log, f"{file}: {own}, which is {kept} now; give the log or the file another name")
+        own = "the job's command has written this file, but it is the name of the job's status file"
+        return self._failure(status, log, f"{file}: {own}; it was renamed to {kept}; give the log or the file another name")
 
     def _failure(self, status: JobStatus, log: Path, sentence: str) -> JobStatus:
         with _text(log, "a") as f:
@@ -216,7 +217,7 @@ class LocalRunner:
         return replace(status, status=status.status or 1)
 
     def _stop_running(self) -> None:
-        """End all jobs that still run; a second signal must not break this off."""
+        """End all running jobs; ignore further signals."""
         ignore_stop()
         for pid in self.running:
             signal_group(pid, signal.SIGTERM)
@@ -240,13 +241,13 @@ class LocalRunner:
 
 
 def stop_file(log: Path) -> Path:
-    """`x.3.log` -> `x.3.stop`, which is there when the job has been asked to end."""
+    """`x.3.log` -> `x.3.stop`; the file exists once the job has been asked to end."""
     return log.with_name(log.name.removesuffix(".log") + ".stop")
 
 
 @contextlib.contextmanager
 def _script(command: str) -> Iterator[tuple[str, list[int]]]:
-    """(what `bash -c` is given, open files that it needs) to run a line, which may be longer than a word of a command can be."""
+    """(argument of `bash -c`, file descriptors to pass) that run `command`, which may exceed the kernel's limit on one argument."""
     text = os.fsencode(command)
     if len(text) < _LONG_LINE:
         yield command, []
@@ -258,17 +259,17 @@ def _script(command: str) -> Iterator[tuple[str, list[int]]]:
 
 
 def _text(log: Path, mode: str):
-    """A log, opened so that a command with bytes that are no UTF-8 is written as it was given."""
+    """Open a log so that bytes of a command that are not UTF-8 are written unchanged."""
     return log.open(mode, encoding="utf-8", errors="surrogateescape")
 
 
 def _missing_line_end(log: Path) -> str:
-    """The line break that a command has not written, which was killed perhaps, so that what follows is a line of its own."""
+    """The line break to write before the next line if the last line of the log, perhaps of a killed command, is incomplete."""
     with log.open("ab+") as f:
         f.seek(max(f.tell() - 1, 0))
         return "" if f.read(1) in (b"", b"\n") else "\n"
 
 
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Processes that leave nothing behind: a job is a process group, and a guard ends the groups when their runner dies, however it dies."""
+"""Process groups that do not outlive their runner: each job is a process group, and a guard ends the groups if the runner dies."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _LAST_WORDS_S = 1.0
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; False when nobody is left in it."""
+    """Send a signal to a process group; False if the group is empty."""
     try:
         os.killpg(group, number)
         return True
     except (ProcessLookupError, PermissionError):
-        return False  # harmless: gone already (macOS says EPERM for a group of zombies)
+        return False  # harmless: already ended (macOS reports EPERM for a group of zombies)
 
 
 def end_groups(groups: list[int], grace_s: float = _GRACE_S) -> None:
-    """SIGTERM to all groups, SIGKILL to those that are still there `grace_s` seconds later."""
+    """Send SIGTERM to all groups, and SIGKILL to those that still exist `grace_s` seconds later."""
     left = [group for group in groups if signal_group(group, signal.SIGTERM)]
     deadline = time.monotonic() + grace_s
     while left and time.monotonic() < deadline:
@@ -38,19 +38,19 @@ def end_groups(groups: list[int], grace_s: float = _GRACE_S) -> None:
 
 
 def _reap(groups: list[int]) -> None:
-    """Collect leaders of these groups that are our own zombies, which would count as alive."""
+    """Reap leaders of these groups that are zombie children of this process; they would count as alive."""
     for group in groups:
         try:
             os.waitpid(group, os.WNOHANG)
         except ChildProcessError:
-            pass  # harmless: not our child, or collected before
+            pass  # harmless: not a child of this process, or already reaped
 
 
 class Guard:
-    """A small process that outlives its parent by a moment and ends what the parent left: process groups, unless `end` ends other things.
+    """A small process that briefly outlives its parent and ends the process groups that the parent left (or calls `end` on other names).
 
-    The parent tells it by a pipe what has begun and ended; the pipe closes when the parent dies, however it dies. A guard that was
-    killed is replaced as soon as the parent has something to tell it, or calls `replace`.
+    The parent reports through a pipe what has started and ended; the pipe closes when the parent dies, for whatever reason. If the guard is
+    killed, it is replaced at the parent's next report or call of `replace`.
     """
 
     def __init__(self, end: Callable[[list[str]], None] | None = None):
@@ -67,17 +67,17 @@ class Guard:
         os.close(reader)
 
     def replace(self) -> None:
-        """Begin another guard, which knows what is held."""
+        """Start another guard with the current list of names."""
         os.close(self._writer)
         self._begin()
 
     def hold(self, name: str) -> None:
-        """What has this name, a word, has begun."""
+        """Report that the process group (or other item) with this name, a single word, has started."""
         self._held.add(name)
         self._tell(f"+{name}")
 
     def drop(self, name: str) -> None:
-        """It has ended, and its name may be used again by others."""
+        """Report that it has ended; its name may be reused."""
         self._held.discard(name)
         self._tell(f"-{name}")
 
@@ -88,20 +88,20 @@ class Guard:
             self.replace()
 
     def enter(self) -> None:
-        """For a job's process between fork and exec: become the leader of a group that is guarded, if the guard lives; the parent, who can
-        replace it, holds the group as well.
+        """Called in a job's process between fork and exec: become the leader of a new group, and report it to the guard if that is
+        alive. The parent, which can replace the guard, reports the group, too.
 
-        It is a session as well: a background group of the terminal's session would be stopped, without a word, when it reads the terminal.
+        The group is also a new session: a background group of the terminal's session would be stopped silently when it reads the terminal.
         """
         os.setsid()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         with contextlib.suppress(OSError):
             os.write(self._writer, f"+{os.getpid()}\n".encode())
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as subprocess has it for all that it starts
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the default of subprocess for its children
 
 
 def _guard(reader: int, end: Callable[[list[str]], None], held: set[str]) -> None:
-    """The guard's own life; does not return."""
+    """The guard's main loop; does not return."""
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -125,7 +125,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def raise_on_stop() -> None:
-    """From now on the signals that ask for an end raise `Stopped`; but SIGHUP is still ignored where it was, as under nohup."""
+    """Make stop signals raise `Stopped`; SIGHUP stays ignored if it was ignored before, as under nohup."""
 
     def stop(number, frame):
         raise Stopped(number)
@@ -137,7 +137,7 @@ def raise_on_stop() -> None:
 
 @contextlib.contextmanager
 def stop_later():
-    """Signals that ask for an end are heard when this block has ended."""
+    """Context that defers stop signals until its end."""
     asked: list[int] = []
     heard = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heard}
@@ -151,16 +151,16 @@ def stop_later():
 
 
 def ignore_stop() -> None:
-    """From now on the signals that ask for an end do nothing: the end is being made."""
+    """Ignore stop signals, because the process is already ending."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def supervise(command: list[str]) -> int:
-    """Run a command as a process group of its own and end the whole group with it.
+    """Run a command as a process group and end the whole group with it.
 
-    Returns the exit status as a shell gives it. When this process is asked to end, the group is ended: it has time to save what it has,
-    unless this process is asked again. When it is killed outright, the guard ends the group.
+    Returns the exit status as a shell gives it. If this process receives a stop signal, it ends the group; the group has time to
+    save its state unless a second signal arrives. If this process is killed, the guard ends the group.
     """
     guard, groups = Guard(), []
     name = os.path.basename(next((word for word in command if word.endswith(".sh")), command[0]))
@@ -173,11 +173,11 @@ def supervise(command: list[str]) -> int:
         _wait_until_empty(process.pid, _LAST_WORDS_S)
         if status < 0:
             killed = f"its shell was killed by signal {-status} from outside"
-            print(f"{name}: error: {killed}; run the same command again to go on", file=sys.stderr)
+            print(f"{name}: error: {killed}; run the same command again to resume", file=sys.stderr)
     except Stopped as stop:
         status = -stop.args[0]
-        with contextlib.suppress(Stopped):  # harmless: asked again, so the rest is ended at once
-            print(f"{name}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
+        with contextlib.suppress(Stopped):  # harmless: a second signal ends the rest at once
+            print(f"{name}: stopped by signal {-status}; run the same command again to resume", file=sys.stderr)
             end_groups(groups, SAVING_S + _GRACE_S)
     ignore_stop()
     end_groups(groups)
@@ -185,15 +185,15 @@ def supervise(command: list[str]) -> int:
 
 
 def _may_read() -> bool:
-    """Whether standard input is ours to read: not where it is a terminal whose shell has us in the background."""
+    """Whether this process may read standard input: not if it is a terminal and this process is in its background."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
-        return True  # harmless: it is no terminal, or none that a shell shares with us
+        return True  # harmless: not a terminal, or not the controlling terminal
 
 
 def _wait_until_empty(group: int, most_s: float) -> None:
-    """Leave the rest of a group a moment to end by itself: `run.sh > >(tee log)` still has to write its last lines."""
+    """Wait briefly for the rest of a group to end by itself: `tee` in `run.sh > >(tee log)` still has to write the last lines."""
     deadline = time.monotonic() + most_s
     while signal_group(group, 0) and time.monotonic() < deadline:
         time.sleep(0.02)

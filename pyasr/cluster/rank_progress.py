@@ -1,9 +1,9 @@
-"""Progress of a job of ranks, on standard error of the step that waits for it:
+"""Progress of an MPI job, printed on standard error by the step that waits for it:
 
     14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1 min so far
 
-Without a terminal such lines come at the pace of `pyasr.base.pace`: fifteen in the first hour, then six an hour. On a terminal one line is
-updated. The text is that of the ranks' note, else the last line of their log.
+Without a terminal, `pyasr.base.pace` sets the pace: fifteen lines in the first hour, then six per hour. On a terminal, one line is updated.
+The text comes from the ranks' progress note, else from the last line of their log.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pyasr.cluster.report import log_tail
 
 _ON_TERMINAL_S = 1.0
 _CLEAR = "\r\x1b[K"
-_LINE = re.compile(r"\d\d:\d\d:\d\d \w+(?:\[\d+\])?: (.*)")  # of pyasr.base.log
+_LINE = re.compile(r"\d\d:\d\d:\d\d \w+(?:\[\d+\])?: (.*)")  # format of pyasr.base.log
 
 
 def told_by_ranks(note: Path, log: Path) -> str:
-    """Progress of ranks by their note, else the last line of their log."""
+    """Progress from the ranks' note, else from the last line of their log."""
     found = read_note(note)
     if found:
         return f"{found.text()}, about {lasting(found.left_s)} left"
@@ -40,7 +40,7 @@ def told_by_ranks(note: Path, log: Path) -> str:
 
 @contextlib.contextmanager
 def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
-    """While the block runs, print what `told` returns on standard error; nothing for None."""
+    """Context that prints the text that `told` returns on standard error from time to time; nothing for None."""
     pace, on_terminal = Pace(first_s), sys.stderr.isatty()
     with beside(lambda ended: _follow(told, pace, on_terminal, ended)):
         yield
@@ -63,7 +63,7 @@ def _if_readable(told: Callable[[], str | None]) -> str | None:
     try:
         return told()
     except OSError:
-        return None  # harmless: it is read again, and ranks report errors of the disk themselves
+        return None  # harmless: it is read again later, and ranks report disk errors themselves
 
 
 def _columns() -> int:

@@ -1,4 +1,4 @@
-"""What a failure looks like to the user: once, with the first failing job, its log's end, a likely cause and the command to repeat it."""
+"""The failure report for the user: the first failed job, the end of its log, a likely cause and the command that repeats the job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pyasr.base.last_words import first as first_words, words_of
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.status import JobStatus
 
-STAGE = "PYASR_STAGE"  # variable that holds the recipe's stage (utils/recipe.sh)
-LATER = "PYASR_REPORT"  # variable that names the file for a report that may turn out not to be needed
-_REFUSAL = "refused: "  # begins the file of a report where no job was run
+STAGE = "PYASR_STAGE"  # environment variable with the recipe's stage (utils/recipe.sh)
+LATER = "PYASR_REPORT"  # environment variable with the file for a report that may not be needed
+_REFUSAL = "refused: "  # prefix of a report file if no job was run
 _RAISED = r"[\w.]*(Error|Exception|Warning)(: |$)"
 _BANNER = r"=|\s*$|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page"
 _TAIL_LINES = 15
@@ -25,35 +25,35 @@ _TAIL_BYTES = 16384
 
 HINTS = [
     (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED",
-     "the GPU's memory is too small: use a smaller minibatch, or see with nvidia-smi who else uses it"),
+     "GPU memory ran out: use a smaller minibatch, or check with nvidia-smi which other processes use the GPU"),
     (r"No space left on device|[Tt]he disk is full|Disk quota exceeded",
      "the disk is full: free some space (df -h .) and run the same command again"),
     (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator",
      "memory ran out: {fewer_jobs}"),
-    (r"[Bb]us error|SIGBUS", "most often /dev/shm is too small for MPI (df -h /dev/shm): give it 64 MB or more"),
+    (r"[Bb]us error|SIGBUS", "usually /dev/shm is too small for MPI (df -h /dev/shm): give it 64 MB or more"),
     (r"[Ii]llegal instruction|SIGILL",
-     "this processor lacks an instruction that a library was built with: install the library's version for it"),
-    (r"No module named", "a library is missing: start the recipe through its path.sh, which installs what requirements.txt names"),
-    (r"Too many open files", "too few open files are allowed: try 'ulimit -n 4096' before the recipe"),
+     "a library uses an instruction that this processor lacks: install the library's version for this processor"),
+    (r"No module named", "a library is missing: source path.sh, which installs requirements.txt, before the recipe"),
+    (r"Too many open files", "the limit on open files is too low: run 'ulimit -n 4096' before the recipe"),
     (r"mpiexec is missing|mpiexec: (command )?not found", "MPI is not installed: utils/check_install.py says how"),
-    (r"nvidia-smi|CUDA error|no CUDA-capable device", "the GPU could not be used: see whether nvidia-smi lists it, or run on the CPU"),
+    (r"nvidia-smi|CUDA error|no CUDA-capable device", "the GPU could not be used: check whether nvidia-smi lists it, or run on the CPU"),
     (r"(?i)licen[cs]e[^.\n]{0,40}(missing|not found|expired|invalid|refused|denied)|\bno (valid )?licen[cs]e|licen[cs]e (server|check)",
-     "a program found no valid licence: install its licence, or see that its licence server answers (its documentation says how)"),
+     "a program found no valid licence: install its licence, or check that its licence server answers (see its documentation)"),
     (r"Killed \(signal 9\)|exited on signal 9",
-     "a rank was killed from outside, most often for want of memory: {fewer_ranks}"),
-    (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
+     "a rank was killed from outside, usually because memory ran out: {fewer_ranks}"),
+    (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: check whether the previous stage has written it"),
     (r"command not found", "a program is not on PATH: was path.sh sourced?"),
-    (r"[Pp]ermission denied", "a file may not be read, written or run: see its owner and mode with ls -l"),
+    (r"[Pp]ermission denied", "no permission to read, write or run a file: check its owner and mode with ls -l"),
     (r"application called MPI_Abort|MPI_ABORT was invoked",
      "one rank has ended all of them by MPI_Abort: its reason is above this message in the log"),
     (r"BAD TERMINATION|exited on signal",
-     "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
+     "a rank crashed in a library or was ended from outside: the cause is above this message in the log"),
 ]
-_KILLED = ("something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): "
+_KILLED = ("it was killed from outside, usually because memory ran out (its peak was {mb:.0f} MB): "
            "{fewer_jobs}")
 HERE = {"fewer_jobs": "run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1'), see also 'dmesg'",
         "fewer_ranks": "run fewer ranks or lower --max-store-mb, see also 'dmesg'"}
-ELSEWHERE = dict.fromkeys(HERE, "ask for more with --mem, in --cmd or its configuration")  # each job has what it asks a scheduler for
+ELSEWHERE = dict.fromkeys(HERE, "ask for more with --mem, in --cmd or its configuration")  # a scheduler limits each job
 
 
 def log_tail(log: Path) -> list[str]:
@@ -69,9 +69,9 @@ def log_tail(log: Path) -> list[str]:
 
 
 def hint(text: str, status: JobStatus, more_memory: dict[str, str] = HERE) -> str | None:
-    """The likely cause of a failure that left `text` at the end of its log, as a sentence; None when it is not a known one.
+    """The likely cause of a failure, as a sentence, from the end of its log, `text`; None if the cause is unknown.
 
-    `more_memory`: how there is more of it for a job, `HERE` or `ELSEWHERE`.
+    `more_memory`: advice on how to give a job more memory, `HERE` or `ELSEWHERE`.
     """
     for pattern, sentence in HINTS:
         if re.search(pattern, text):
@@ -80,7 +80,7 @@ def hint(text: str, status: JobStatus, more_memory: dict[str, str] = HERE) -> st
 
 
 def own_sentence(log: Path) -> str | None:
-    """What the job itself gave as its error: `error: SENTENCE`, or an exception's last line."""
+    """The error that the job itself printed: `error: SENTENCE`, or the last line of an exception."""
     raised = [line for line in log_tail(Path(log)) if re.match(_RAISED, line)]
     return own_error(log) or (raised[-1] if raised else None)
 
@@ -98,22 +98,22 @@ def again(request: Request, job: int) -> str:
 
 
 def tell(report: str, later: str | None) -> None:
-    """Show it, or write it to the file `later` for the waiting step."""
+    """Print a report, or write it to the file `later` for the waiting step."""
     if later:
-        with contextlib.suppress(OSError):  # a full disk: it is shown
+        with contextlib.suppress(OSError):  # the disk is full: print it instead
             Path(later).write_text(report, encoding="utf-8")
             return
     print(report, file=sys.stderr)
 
 
 def refuse(sentence: str, later: str | None) -> None:
-    """Report why a runner runs no jobs, to the waiting step where there is one."""
+    """Report why a runner runs no jobs, to the waiting step if there is one."""
     runner = Path(sys.argv[0]).name
     tell(f"{_REFUSAL}{runner}: {sentence}" if later else f"{runner}: error: {sentence}", later)
 
 
 def take_refusal(report: Path) -> str | None:
-    """Why a runner ran no jobs, by the file of its report, which is removed; None for another report."""
+    """Why a runner ran no jobs, from its report file, which is deleted; None if the report is about failed jobs."""
     text = report.read_text(encoding="utf-8") if report.exists() else ""
     if not text.startswith(_REFUSAL):
         return None
@@ -122,20 +122,20 @@ def take_refusal(report: Path) -> str | None:
 
 
 def show_kept(report: Path) -> None:
-    """Show the report that a runner has kept, if it has."""
+    """Print the report file of a runner if it exists."""
     if report.exists():
         print(report.read_text(encoding="utf-8"), file=sys.stderr, flush=True)
         report.unlink()
 
 
 def failure_report(request: Request, failed: list[JobStatus], for_step: bool = False) -> str:
-    """The report on failed jobs, in the order in which they ended, without control characters of logs and names.
+    """The report on failed jobs, in the order in which they ended, with control characters of logs and names removed.
 
-    for_step  omit the stage, the step and the job's sentence, which the step prints itself
+    for_step  omit the stage, the step and the job's error message, which the step prints itself
     """
     first, which = failed[0], failed[0].job
     log = request.log_of(which)
-    tail = (log_tail(log) or ["(it has printed nothing)"]) if log.exists() else ["(it was not begun)"]
+    tail = (log_tail(log) or ["(no output)"]) if log.exists() else ["(not started)"]
     cause = hint("\n".join(tail), first, ELSEWHERE if request.run_id else HERE)
     head = f"{Path(sys.argv[0]).name}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"
     after = f"(after {first.end - first.begin:.1f} s)"
@@ -152,7 +152,7 @@ def failure_report(request: Request, failed: list[JobStatus], for_step: bool = F
 
 
 def _around() -> list[str]:
-    """Stage and step in which a runner was called."""
+    """Lines with the stage and the step that called the runner."""
     around = {"stage": os.environ.get(STAGE), "step": os.environ.get("PYASR_STEP")}
     return [f"  {name:6} {value}" for name, value in around.items() if value]
 
@@ -162,7 +162,7 @@ def _quoted(line: str) -> str:
 
 
 def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
-    """Whether the step's own sentence on a failed job is complete."""
+    """Whether the step's own message on a failed job is complete."""
     words = first_words(words_of(request.spec)) if request.spec else None
     if words and not status.reason:
         return not words.lost
@@ -170,5 +170,5 @@ def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
 
 
 def _untold(tail: list[str]) -> list[str]:
-    """The last lines of a log without the exception itself, which the step prints, and without MPICH's banner."""
+    """The last lines of a log, without the exception itself, which the step prints, and without MPICH's banner."""
     return [_quoted(line) for line in tail if not re.match(rf"{_RAISED}|{_BANNER}", line)]

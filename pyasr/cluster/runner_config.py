@@ -1,15 +1,15 @@
 """Configuration files of runners, in the format of Kaldi's conf/queue.conf:
 
-    command qsub -v PATH -cwd -S /bin/bash       the program that submits jobs
-    option mem=* -l mem_free=$0                  what an option of the command line adds to it; $0 is the option's value
-    option gpu=0                                 the same for one value
-    default gpu=0                                the value of an option that is not given
+    command qsub -v PATH -cwd -S /bin/bash       the program that submits jobs, with its options
+    option mem=* -l mem_free=$0                  words that --mem adds to the command; $0 is the option's value
+    option gpu=0                                 the same for a single value of --gpu
+    default gpu=0                                the default value of --gpu
     # a comment
 
-Names have underscores or dashes. The words are a shell's: '...' and "..." keep them together, and $NAME is a variable of the environment,
-but not within '...' or after a backslash.
+Names contain underscores or dashes. Words follow the rules of a shell: '...' and "..." quote, and $NAME is replaced by the environment
+variable, except within '...' and after a backslash.
 
-A file says what is particular to a site: what it does not declare is as in the runner's own configuration, which has the same format.
+A file contains the settings of a site. For everything else, the runner's own configuration applies, which has the same format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class RunnerConfig:
-    """`options`: {name: {value, or ANY: what it adds to the command}}; `defaults`: {name: value}. Names have underscores."""
+    """`options`: {name: {value or ANY: words to add to the command}}; `defaults`: {name: value}. Names contain underscores."""
 
     command: str = ""
     options: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -40,15 +40,15 @@ class RunnerConfig:
         return bool({value, ANY} & self.options.get(name, {}).keys())
 
     def over(self, base: RunnerConfig) -> RunnerConfig:
-        """This configuration, and `base` where it says nothing. A default of `base` is for its own values of an option: where this one
-        declares others, without that value, an option that is not given adds nothing, as with Kaldi."""
+        """This configuration, completed by `base`. A default of `base` applies only to the values that `base` declares: if this
+        configuration declares the option without that value, a missing option adds nothing, as in Kaldi."""
         usual = {name: value for name, value in base.defaults.items() if name not in self.options or value in self.options[name]}
         return RunnerConfig(self.command or base.command, {**base.options, **self.options}, {**usual, **self.defaults})
 
     def flags(self, name: str, value: str) -> list[str]:
         """The words that an option adds to the command. Raises UserError for an undeclared value and an unset variable."""
         if not self.accepts(name, value):
-            raise UserError(f"--{name.replace('_', '-')} {value}: the configuration has no line 'option {name}=*' for it; add one")
+            raise UserError(f"--{name.replace('_', '-')} {value}: the configuration has no line 'option {name}=*'; add one")
         declared = value if value in self.options[name] else ANY
         words = self.options[name][declared]
         words = _with_variables(words, f"option {name}={declared} {words}").replace("$0", value)
@@ -61,8 +61,8 @@ class RunnerConfig:
 
 
 def _with_variables(text: str, line: str) -> str:
-    """`text`, a part of this `line`, with variables of the environment for their names, where a shell would put them. Raises UserError for
-    one that is not set."""
+    """`text`, a part of `line`, with environment variables substituted where a shell would do so. Raises UserError for a variable that is
+    not set."""
 
     def value(match: re.Match) -> str:
         name = match[1] or match[2]
@@ -74,22 +74,22 @@ def _with_variables(text: str, line: str) -> str:
 
 
 def split_words(text: str, where: str) -> list[str]:
-    """The words of `text` as a shell divides it. Raises UserError, which begins with `where`, for a quotation mark without its other."""
+    """`text` split into words as by a shell. Raises UserError, beginning with `where`, for an unmatched quotation mark."""
     try:
         return shlex.split(text)
     except ValueError:
-        raise UserError(f"{where}: '{text}' ends within quotation marks, or after a backslash; see that every mark has its other") from None
+        raise UserError(f"{where}: '{text}' ends within quotation marks or after a backslash; close every quotation mark") from None
 
 
 def read_runner_config(path: Path) -> RunnerConfig:
-    """The configuration in a file. Raises UserError with the line for what is in none of the forms."""
+    """Read a configuration file. Raises UserError with the line number for an invalid line."""
     with naming(path):
         content = Path(path).read_bytes()
     return parse_runner_config(text_of(content, path), str(path))
 
 
 def parse_runner_config(text: str, path: str) -> RunnerConfig:
-    """The configuration that `text` is, of a file of this name. Raises UserError with the line for what is in none of the forms."""
+    """Parse `text`, the configuration file `path`. Raises UserError with the line number for an invalid line."""
     command, options, defaults = "", {}, {}
     for number, line in enumerate(text.splitlines(), 1):
         line = re.sub(r"(^|\s)#.*", "", line).strip()

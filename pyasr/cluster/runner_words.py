@@ -1,4 +1,4 @@
-"""The words of --cmd: a runner, ours or one on PATH, and its options. They are checked before any work."""
+"""The words of --cmd: a runner (one of utils/ or one on PATH) and its options. They are checked before any work."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def name_of_runner(cmd: str) -> str:
 
 
 def runner_command(cmd: str) -> list[str]:
-    """The words of --cmd with the path of its program: ours in utils/, else on PATH.
+    """The words of --cmd with the path of its program: in utils/, else on PATH.
 
-    Raises UserError for programs that are not runners, and for options that ours do not have.
+    Raises UserError for a program that is not a runner, and for an option that the runners in utils/ lack.
     """
     name, *rest = _words(cmd)
     own = ROOT / "utils" / Path(name).name
@@ -39,7 +39,7 @@ def runner_command(cmd: str) -> list[str]:
 
 
 def _words(cmd: str) -> list[str]:
-    """Of --cmd; at least one, which may be empty."""
+    """The words of --cmd; at least one, which may be empty."""
     return split_words(cmd, "--cmd") or [""]
 
 
@@ -52,11 +52,11 @@ def _check_own(cmd: str, options: list[str]) -> None:
 
 def _why_no_runner(name: str) -> str:
     if name in _SUBMITTING:
-        return f"{name} does not wait for jobs, nor tell how they ended; give {_SUBMITTING[name]}, which calls it"
+        return f"{name} neither waits for jobs nor reports how they ended; use {_SUBMITTING[name]}, which calls it"
     if name.startswith("-"):
-        return f"'{name}' is an option, where the runner is expected; begin with run.pl, slurm.pl or queue.pl"
+        return f"'{name}' is an option, but a runner is expected; begin with run.pl, slurm.pl or queue.pl"
     if " " in name:
-        return f"'{name}' is one word by its quotation marks; take out the inner ones"
+        return f"its quotation marks make '{name}' one word; remove the inner ones"
     near = difflib.get_close_matches(name, _OWN, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(_OWN)}, or a runner on PATH"
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_OWN)}, or a runner on PATH"
     return f"there is no program '{name}'; {hint}"

@@ -1,7 +1,7 @@
-"""Slurm: sbatch, scontrol, scancel. No accounting database is needed; a job is asked for while slurmctld still knows it (MinJobAge).
+"""Slurm: sbatch, scontrol, scancel. No accounting database is needed: slurmctld still knows a job for a while after its end (MinJobAge).
 
-The environment goes along as a whole: for a part of it, such as the PATH alone, Slurm has the node log in as the user for the rest, which
-takes seconds, and where it takes too many the job waits for minutes.
+The whole environment is exported. If only a part of it is exported, such as PATH, Slurm logs in as the user on the node to get the rest;
+this takes seconds, and after a timeout the job waits for minutes.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _SUSPENDED = {"SUSPENDED", "STOPPED"}
 _ACTIVE = _WAITING | _SUSPENDED | {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING"}
 _ENDS = {
     "CANCELLED": "it was cancelled (scancel)",
-    "TIMEOUT": "it was over its time limit of {TimeLimit}; ask for more with --time, or split the work into more jobs",
+    "TIMEOUT": "it exceeded its time limit of {TimeLimit}; ask for more with --time, or split the work into more jobs",
     "DEADLINE": "it could not end before its deadline",
-    "OUT_OF_MEMORY": "it took more memory than it had asked for; ask for more with --mem",
+    "OUT_OF_MEMORY": "it used more memory than it had requested; ask for more with --mem",
     "NODE_FAIL": "its node {NodeList} was lost",
     "BOOT_FAIL": "its node {NodeList} did not boot",
-    "PREEMPTED": "it had to make room for another job, and Slurm did not queue it again (see --requeue of sbatch)",
+    "PREEMPTED": "it was preempted by another job, and Slurm did not queue it again (see --requeue of sbatch)",
 }
 _HOST_LOST = ("NODE_FAIL", "BOOT_FAIL")
 _OVER_LIMIT = ("OUT_OF_MEMORY", "TIMEOUT")
 _NEVER = {
-    "BadConstraints": "no node of its partition {Partition} is what it asks for",
-    "PartitionConfig": "it asks for more than its partition {Partition} has",
-    "PartitionNodeLimit": "it asks for more nodes than its partition {Partition} allows",
-    "PartitionTimeLimit": "its time limit {TimeLimit} is longer than its partition {Partition} allows",
+    "BadConstraints": "no node of its partition {Partition} satisfies its constraints",
+    "PartitionConfig": "it requests more than its partition {Partition} has",
+    "PartitionNodeLimit": "it requests more nodes than its partition {Partition} allows",
+    "PartitionTimeLimit": "its time limit {TimeLimit} exceeds the limit of its partition {Partition}",
     "PartitionInactive": "its partition {Partition} is inactive",
-    "DependencyNeverSatisfied": "what it depends on has failed",
+    "DependencyNeverSatisfied": "a job that it depends on has failed",
     "InvalidAccount": "its account is not valid",
     "InvalidQOS": "its quality of service is not valid",
     "JobHeldAdmin": "it is held by an administrator, or could not be launched (see scontrol show job)",
@@ -60,10 +60,10 @@ _MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
 _OF_QSUB = {
     "-l .*": "resources are --mem, --time and --gpu",
     "-pe .*": "threads are --num-threads, ranks --num-ranks",
-    "-j .*": "take it out",
+    "-j .*": "remove it",
     "-P .*": "a project is -A NAME",
     "-hold_jid .*": "a dependency is -d afterok:NUMBER",
-    "-(V|cwd|wd .*|notify .*)": "take it out: jobs have this environment and directory",
+    "-(V|cwd|wd .*|notify .*)": "remove it: jobs always get this environment and directory",
 }
 _USUAL_WAITS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Cleaning"}
 
@@ -80,7 +80,7 @@ class Slurm(Scheduler):
     unsure = r"timed out|(send|receive|shutdown) failure"
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
-        """`sbatch ... --array=1-4%2 SCRIPT`. How many jobs run at a time is the array's matter, whatever a site's file says of it."""
+        """`sbatch ... --array=1-4%2 SCRIPT`. The array limits how many jobs run at a time; a site's file does not change that."""
         array = [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")] if request.name else []
         what = ["--parsable", f"--job-name={name}", "--output=/dev/null", *array, script]
         given = tuple((name, memory(value) if name == "mem" else value) for name, value in request.given)
@@ -88,21 +88,21 @@ class Slurm(Scheduler):
         return [*(_with_several_tasks_on_a_node(words) if _may_share_nodes(request) else words), *what]
 
     def of_a_job(self) -> list[str]:
-        """What Slurm has told the job in which a recipe runs, as of its memory, and srun would take for the inner job's; what a user may
-        have set for srun and others is no part of it."""
+        """Variables that describe the resources of the job in which a recipe runs, such as its memory; srun would apply them to the inner
+        job. Variables that a user may have set for srun and other programs are not included."""
         if "SLURM_JOB_ID" not in os.environ:
             return []
         return [name for name in os.environ if re.match(_OF_A_JOB, name) or _is_binding_of_a_step(name)]
 
     def number(self, said: str) -> str:
-        """`--parsable` says NUMBER, or, of another cluster than the usual one, NUMBER;CLUSTER, which is the job's name here, too."""
+        """The output of `--parsable`, which serves as the job number: NUMBER, or NUMBER;CLUSTER for a cluster other than the default."""
         last = "".join(said.split()[-1:])
         return last if re.fullmatch(r"[0-9]+(;\S+)?", last) else ""
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
-        """From `scontrol show job`, where tasks of an array that wait may share a line."""
+        """From `scontrol show job`, where waiting tasks of an array may share a line."""
         words = ["scontrol", *_cluster(number), "show", "job", "-o", _alone(number)]
-        done = call(words, SLURM_BITSTR_LEN="0")  # else long lists of tasks are cut off
+        done = call(words, SLURM_BITSTR_LEN="0")  # without this, Slurm truncates long lists of tasks
         if done is None or done.returncode and "Invalid job id" not in done.stderr + done.stdout:
             return None
         found, of_others = {}, {}
@@ -120,43 +120,43 @@ class Slurm(Scheduler):
 
 
 def _is_binding_of_a_step(name: str) -> bool:
-    """Whether it says to which processors, or memory, of its node a step is bound, as `srun --pty bash` is, whose recipe's jobs have got
-    others. Who sets SLURM_CPU_BIND for srun sets none of the further variables that srun then adds."""
+    """Whether a variable describes the processors or memory to which a step, such as `srun --pty bash`, is bound; jobs of a recipe in that
+    step are bound to others. A user who sets SLURM_CPU_BIND for srun does not set the further variables that srun adds."""
     found = re.match("SLURM_(CPU|MEM)_BIND", name)
     return found is not None and f"{found[0]}_TYPE" in os.environ
 
 
 def memory(amount: str) -> str:
-    """An amount in a form that Slurm takes, which has no fractions: 1.5G -> 1536M, 2GiB -> 2G."""
+    """An amount of memory in Slurm's format, which has no fractions: 1.5G -> 1536M, 2GiB -> 2G."""
     number, unit = re.match(r"([\d.]+)([kmgtKMGT]?)", amount).groups()
     return f"{math.ceil(float(number) * _MEGABYTES[unit.lower()])}M" if "." in number else number + unit
 
 
 def _may_share_nodes(request: Request) -> bool:
-    """Whether there are several ranks, and the site's own line for these does not spread them."""
+    """Whether there are several ranks and the site's `option num_ranks` does not set the number per node."""
     return request.num_ranks > 1 and "--ntasks-per-node" not in "".join(request.site.options.get("num_ranks", {}).values())
 
 
 def _with_several_tasks_on_a_node(words: list[str]) -> list[str]:
-    """Without `--ntasks-per-node=1`, which Kaldi's configuration has for its jobs of one task: every rank would need a node of its own."""
+    """Remove `--ntasks-per-node=1`, which Kaldi's configuration sets for jobs of one task: each rank would need its own node."""
     alone = ["--ntasks-per-node", "1"]
     pairs = {place for place in range(len(words)) if words[place : place + 2] == alone}
     return [word for place, word in enumerate(words) if word != "=".join(alone) and pairs.isdisjoint((place, place - 1))]
 
 
 def _alone(number: str) -> str:
-    """The job's number within its cluster."""
+    """The job number without the name of the cluster."""
     return number.partition(";")[0]
 
 
 def _cluster(number: str) -> list[str]:
-    """What tells Slurm's programs that the job is another cluster's."""
+    """Options that select the job's cluster."""
     cluster = number.partition(";")[2]
     return ["-M", cluster] if cluster else []
 
 
 def fate(fields: dict[str, str]) -> Fate:
-    """Of a job of which `scontrol show job` gives these fields."""
+    """The fate of a job from its fields in the output of `scontrol show job`."""
     state, why, host = fields["JobState"], fields.get("Reason", "None"), fields.get("BatchHost", "")
     if why in _NEVER and state in ("PENDING", "FAILED"):
         return Fate(False, f"it will never start: {_filled(_NEVER[why], fields)} (Slurm says {why})")

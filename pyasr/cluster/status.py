@@ -1,4 +1,4 @@
-"""What is known of one job when it has ended: a JSON file beside its log, written by atomic rename. Success is what this file says."""
+"""The status of an ended job: a JSON file next to its log, written by atomic rename. It decides whether the job succeeded."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class JobStatus:
     stopped         ended by the runner because another job had failed
     begin, end      seconds since 1970
     peak_memory_mb  largest resident memory of one of its processes
-    reason          what a scheduler says of a job that could not put down its own status; "" where it could
-    host_lost       it ended with its host
-    run_id          of the runner that waits for it elsewhere; "" where it is the one that has run it
+    reason          the scheduler's reason, for a job that could not write its own status; else ""
+    host_lost       it ended because its host was lost
+    run_id          the run of the batch runner that waits for it; "" if run.pl was called directly
     """
 
     job: int
@@ -62,14 +62,14 @@ def status_path(log: Path) -> Path:
 
 
 def write_status(log: Path, status: JobStatus) -> None:
-    """Put the status beside its log, by atomic rename."""
+    """Write the status next to its log, by atomic rename."""
     with atomic_write(status_path(log)) as f:
         json.dump(asdict(status), f, indent=1)
         f.write("\n")
 
 
 def read_status(log: Path) -> JobStatus | None:
-    """The status beside `log`, or None: the job has not ended, or its runner keeps no status files."""
+    """The status next to `log`; None if the job has not ended or its runner writes no status files."""
     try:
         return JobStatus(**json.loads(status_path(log).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -77,7 +77,7 @@ def read_status(log: Path) -> JobStatus | None:
 
 
 def failures(logs: Iterable[Path]) -> list[tuple[Path, JobStatus]]:
-    """Logs and statuses of the jobs that failed by themselves, in the order in which they ended; not of those stopped because of them."""
+    """Logs and statuses of the jobs that failed by themselves, in the order in which they ended, without jobs that the runner stopped."""
     found = [(log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
     return sorted(found, key=lambda item: item[1].end)
 

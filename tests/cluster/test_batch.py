@@ -83,16 +83,16 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, 
 
 
 @pytest.mark.parametrize("scheduler, said, told", [
-    (Slurm(), "", "sbatch said nothing, where that of Slurm tells"),
-    (Slurm(), "sbatch is not to be used on this host", "sbatch said 'sbatch is not to be used on this host', where that of Slurm tells"),
-    (GridEngine(), "4711.pbsserver", "qsub said '4711.pbsserver', where that of Grid Engine tells"),
+    (Slurm(), "", "sbatch printed nothing, but that of Slurm"),
+    (Slurm(), "sbatch is not to be used on this host", "sbatch printed 'sbatch is not to be used on this host', but that of Slurm"),
+    (GridEngine(), "4711.pbsserver", "qsub printed '4711.pbsserver', but that of Grid Engine"),
 ])  # fmt: skip
 def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeypatch):
     """As that of the qsub of PBS."""
     name = scheduler.own.program()[0]
     program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(UserError, match=f"^{re.escape(told)} the number of a job; see whether"):
+    with pytest.raises(UserError, match=f"^{re.escape(told)} prints a job number; check whether"):
         submit(scheduler, [name])
 
 
@@ -129,7 +129,7 @@ def test_what_is_told_where_memory_was_too_small(slurm_pl, tmp_path):
     assert done.returncode == 1 and "killed by signal 9" in done.stderr and "MB): ask for more with --mem, in" in done.stderr
     program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=OUT_OF_MEMORY ArrayTaskId=1\n")
     done = slurm_pl(*killed)
-    reason = "it took more memory than it had asked for; ask for more with --mem (Slurm says OUT_OF_MEMORY)"
+    reason = "it used more memory than it had requested; ask for more with --mem (Slurm says OUT_OF_MEMORY)"
     assert done.returncode == 1 and reason in done.stderr and "hint" not in done.stderr and read_status(tmp_path / "a.1.log").reason == reason
     done = slurm_pl("JOB=1:1", "a.JOB.log", "false")
     assert done.returncode == 1 and "exit status 1" in done.stderr
@@ -297,7 +297,7 @@ def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, c
         forget([file for file in hearts_in(hearts) if file.suffix == ".2"])
         told.append(ear.listen())
     assert any(told) == is_lost
-    assert capsys.readouterr().err.count("the job is suspended, says Slurm; waiting goes on\n") == (not is_lost)
+    assert capsys.readouterr().err.count("the job is suspended, says Slurm; still waiting\n") == (not is_lost)
 
 
 def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):

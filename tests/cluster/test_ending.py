@@ -82,7 +82,7 @@ def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path
         number = (tmp_path / "begun").read_text().strip()
         runner.terminate()
         told = [line.removeprefix("-c: ") for line in runner.communicate(timeout=60)[1].splitlines() if "does not answer" not in line]
-    left = f"jobs are to be cancelled, but have not ended, as far as Slurm says: {number}; wait until they have, before the same command is run again"
+    left = f"cancelled jobs have not ended yet, according to Slurm: {number}; wait for their end before you run the same command again"
     assert runner.returncode == 128 + signal.SIGTERM and told == [left, "stopped by signal 15"]
     assert os.path.exists(f"/proc/{number}")
     (tmp_path / "back").touch()

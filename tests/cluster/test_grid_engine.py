@@ -78,7 +78,8 @@ def test_one_failing_job_of_an_array(grid, cases):
     ("killed", "killed by signal 9"),
     ("lost", "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: assumedly after job)"),
     ("cancelled", "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: assumedly after job)"),
-    ("over_time", "it was over its time or memory limit; ask for more with --time or --mem, or split the work into more jobs (Grid Engine says "),
+    ("over_time", "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work into more jobs (Grid Engine "
+                  "says "),
     ("never", "it will never start: (-l arch=*64*,gpu=9) cannot run at host "),
 ])
 def test_jobs_that_fail(name, sentence, grid, cases):
@@ -93,7 +94,7 @@ def test_directory_that_is_not_on_the_host(grid, tmp_path):
     assert code == 1 and "site.conf: no such file or directory" in said
     (tmp_path / "site.conf").write_text("command qsub -v PATH -wd /nowhere -S /bin/bash -j y\n")
     code, said = Case(grid, "queue.pl", tmp_path / "error", "--config", "../site.conf", "error.log", "true").end()
-    assert code == 1 and "it could not be started: can't chdir to /nowhere: No such file or directory (Grid Engine says Eqw)" in said
+    assert code == 1 and "it could not start: can't chdir to /nowhere: No such file or directory (Grid Engine says Eqw)" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -110,7 +111,7 @@ def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
     (["--partition", "nope.q", "x.log", "true"], "error: qsub refused the job: Unable to run job: Job was rejected because job requests unknown "
                                              'queue "nope.q" (--dry-run shows the whole command, conf/queue.conf changes it)'),
     (["--num-threads", "2", "--config", "../site.conf", "x.log", "true"], 'the requested parallel environment "threads" does not exist (--dry-run'),
-    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is no time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
+    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is not a valid time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
     (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
 ])
 def test_what_cannot_be_submitted(words, sentence, grid, tmp_path):

@@ -286,7 +286,7 @@ def test_a_second_signal_ends_the_recipe_at_once():
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
-    assert process.stderr.readline() == "bash: stopped by signal 15; run the same command again to go on\n"
+    assert process.stderr.readline() == "bash: stopped by signal 15; run the same command again to resume\n"
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(4)
     process.send_signal(signal.SIGTERM)
@@ -311,7 +311,7 @@ def test_a_shell_that_is_killed_is_told_of(recipe):
     os.kill(children(process.pid, b"bash")[0], signal.SIGKILL)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGKILL
-    assert said == "run.sh: error: its shell was killed by signal 9 from outside; run the same command again to go on\n"
+    assert said == "run.sh: error: its shell was killed by signal 9 from outside; run the same command again to resume\n"
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 

@@ -125,20 +125,20 @@ def test_unknown_runner(functions):
 
 
 @pytest.mark.parametrize("cmd, sentence", [
-    ("run.pl JOB=1:2 --mem 2G", "JOB=1:2 is a range of jobs, and STEP adds its own (--nj); take it out of --cmd, or of cmd.sh"),
-    ("queue.pl -l h_rt=60 JOB=1:2", "JOB=1:2 is a range of jobs, and STEP adds its own (--nj); take it out of --cmd, or of cmd.sh"),
-    ("slurm.pl J=3", "J=3 is a range of jobs, and STEP adds its own (--nj); take it out of --cmd, or of cmd.sh"),
+    ("run.pl JOB=1:2 --mem 2G", "JOB=1:2 is a range of jobs, and STEP adds its own (--nj); remove it from --cmd or cmd.sh"),
+    ("queue.pl -l h_rt=60 JOB=1:2", "JOB=1:2 is a range of jobs, and STEP adds its own (--nj); remove it from --cmd or cmd.sh"),
+    ("slurm.pl J=3", "J=3 is a range of jobs, and STEP adds its own (--nj); remove it from --cmd or cmd.sh"),
     ("run.pl --mem", "--mem: a value is missing after it"),
     ("run.pl --mem --gpu 1", "--mem: a value is expected after it, not '--gpu'"),
-    ("run.pl --mem 2 G", "'G' belongs to no option; take it out of --cmd, or correct the option before it"),
-    ("run.pl --num-ranks 2", "--num-ranks is given by STEP itself; take it out of --cmd, or of cmd.sh"),
-    ("run.pl -mem 2G", "-mem: with two dashes, --mem; words with one are a scheduler's own"),
-    ("'run.pl --mem 2G'", "'run.pl --mem 2G' is one word by its quotation marks; take out the inner ones"),
-    ("--mem 2G", "'--mem' is an option, where the runner is expected; begin with run.pl, slurm.pl or queue.pl"),
-    ("sbatch", "sbatch does not wait for jobs, nor tell how they ended; give slurm.pl, which calls it"),
-    ("qsub -l mem=2G", "qsub does not wait for jobs, nor tell how they ended; give queue.pl, which calls it"),
-    ("pbs.pl", "there is no program 'pbs.pl'; give one of run.pl, slurm.pl, queue.pl, or a runner on PATH"),
-    ("", "there is no program ''; give one of run.pl, slurm.pl, queue.pl, or a runner on PATH"),
+    ("run.pl --mem 2 G", "'G' belongs to no option; remove it from --cmd, or correct the option before it"),
+    ("run.pl --num-ranks 2", "--num-ranks is set by STEP itself; remove it from --cmd or cmd.sh"),
+    ("run.pl -mem 2G", "-mem: write --mem, with two dashes; an option with one dash is passed to the scheduler"),
+    ("'run.pl --mem 2G'", "its quotation marks make 'run.pl --mem 2G' one word; remove the inner ones"),
+    ("--mem 2G", "'--mem' is an option, but a runner is expected; begin with run.pl, slurm.pl or queue.pl"),
+    ("sbatch", "sbatch neither waits for jobs nor reports how they ended; use slurm.pl, which calls it"),
+    ("qsub -l mem=2G", "qsub neither waits for jobs nor reports how they ended; use queue.pl, which calls it"),
+    ("pbs.pl", "there is no program 'pbs.pl'; use one of run.pl, slurm.pl, queue.pl, or a runner on PATH"),
+    ("", "there is no program ''; use one of run.pl, slurm.pl, queue.pl, or a runner on PATH"),
 ])
 @pytest.mark.parametrize("run, more", [(run_jobs, {}), (run_ranks, {"num_ranks": 2})])
 def test_mistakes_in_cmd(cmd, sentence, run, more, functions, monkeypatch, capfd):
@@ -150,7 +150,7 @@ def test_mistakes_in_cmd(cmd, sentence, run, more, functions, monkeypatch, capfd
 
 
 @pytest.mark.parametrize("cmd, sentence", [
-    ("run.pl --mem lots", "run.pl: --mem: 'lots' is no amount of memory such as 500M or 4G"),
+    ("run.pl --mem lots", "run.pl: --mem: 'lots' is not a valid amount of memory such as 500M or 4G"),
     ("queue.pl", "queue.pl: there is no program 'qsub' on PATH; log in to a host that submits jobs, or use run.pl"),
     ("slurm.pl --config no.conf", "slurm.pl: no.conf: no such file or directory"),
 ])
@@ -180,7 +180,7 @@ def test_a_runner_that_ends_well_and_runs_nothing_makes_nothing(cmd, run, more, 
 
 
 def test_quotation_marks_of_a_runner_that_are_left_open(functions):
-    sentence = "^--cmd: 'run.pl --mem '4G' ends within quotation marks, or after a backslash; see that every mark has its other$"
+    sentence = "^--cmd: 'run.pl --mem '4G' ends within quotation marks or after a backslash; close every quotation mark$"
     for run, more in ((run_jobs, {}), (run_ranks, {"num_ranks": 2})):
         with pytest.raises(UserError, match=sentence):
             run(JobOptions(cmd="run.pl --mem '4G"), functions / "x.JOB.log", "jobs_under_test:good", JobOptions(), **more)

@@ -160,7 +160,7 @@ def test_config_in_kaldis_format(tmp_path):
     done = run_pl("--config", "queue.conf", "--max-hosts", "3", "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "") and "threads=3\n" in (tmp_path / "x.log").read_text()
     for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not"),
-                           ("default gpus=0", "queue.conf: 'default gpus=0', but no line 'option gpus=...' says what it does; add it"),
+                           ("default gpus=0", "queue.conf: 'default gpus=0', but no line 'option gpus=...' declares it; add one"),
                            ("\ncommand qsub -l 'arch=*64*", "queue.conf:2: 'command qsub -l 'arch=*64*' ends within quotation marks"),
                            ("option mem=* -l 'mem=$0", "queue.conf:1: 'option mem=* -l 'mem=$0' ends within quotation marks")):
         (tmp_path / "queue.conf").write_text(line + "\n")
@@ -190,7 +190,7 @@ def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
     assert run_pl("--gpu", "2", "x.log", "echo", "has=$CUDA_VISIBLE_DEVICES", cwd=tmp_path).returncode == 0
     assert "has=4,7\n" in (tmp_path / "x.log").read_text()
     done = run_pl("--gpu", "3", "x.log", "true", cwd=tmp_path)
-    assert done.returncode == 1 and "--gpu 3: this machine has 2 GPU(s) for us; ask for fewer" in done.stderr
+    assert done.returncode == 1 and "--gpu 3: only 2 GPU(s) of this machine are available; request fewer" in done.stderr
 
 
 SSH = """#!/bin/bash
@@ -437,4 +437,5 @@ def test_a_command_that_writes_the_file_of_its_status(tmp_path):
     """Does not lose what it has written, and is told of it."""
     done = run_pl("build.log", "echo", "built", ">", "build.status", cwd=tmp_path)
     assert done.returncode == 1 and (tmp_path / "build.status.kept").read_text() == "built\n" and read_status(tmp_path / "build.log").status == 1
-    assert "| error: build.status: here the job's exit status is put down, but its command has written this file, which is" in done.stderr
+    told = "build.status: the job's command has written this file, but it is the name of the job's status file; it was renamed to"
+    assert f"| error: {told} " in done.stderr

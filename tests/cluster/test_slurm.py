@@ -154,13 +154,13 @@ def test_killed_command(cases):
 def test_job_that_leaves_no_status(cases):
     """What ran it was killed with it. The sentence is then its status, for the step that waits for it."""
     code, said = cases["lost"].end()
-    assert code == 1 and "it has ended, says Slurm, but it has left no status: it was killed, or could not begin" in said
+    assert code == 1 and "it has ended, says Slurm, but has written no status: it was killed or could not start" in said
     assert read_status(cases["lost"] / "x.log").reason in said
 
 
 def test_job_that_never_starts(slurm, cases):
     code, said = cases["never"].end()
-    assert code == 1 and "it will never start: it asks for more than its partition main has (Slurm says PartitionConfig)" in said
+    assert code == 1 and "it will never start: it requests more than its partition main has (Slurm says PartitionConfig)" in said
     assert not slurm.call("squeue", "-h", "-t", "PENDING", "-n", "x")
 
 
@@ -177,7 +177,7 @@ def test_node_lost(cases):
 
 def test_over_its_time_limit(cases):
     code, said = cases["over_time"].end()
-    assert code == 1 and re.search(r"it was over its time limit of [\d:]+; ask for more with --time, .* \(Slurm says TIMEOUT\)", said), said
+    assert code == 1 and re.search(r"it exceeded its time limit of [\d:]+; ask for more with --time, .* \(Slurm says TIMEOUT\)", said), said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -194,7 +194,7 @@ def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
     (["--partition", "nope", "x.log", "true"],
      "error: sbatch refused the job: invalid partition specified: nope; Batch job submission failed: Invalid partition name specified ("),
     (["--mem", "8T", "x.log", "true"], "error: sbatch refused the job: "),
-    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is no time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
+    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is not a valid time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
     (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
 ])
 def test_what_cannot_be_submitted(words, sentence, slurm, tmp_path):
@@ -318,5 +318,5 @@ def test_what_scontrol_says():
     assert waits.active and waits.reason == "waits: ReqNodeNotAvail,_Reserved_for_maintenance"
     assert fate({"JobState": "PENDING", "Reason": "Resources"}).reason == "" and fate({"JobState": "COMPLETING"}).active
     assert waits.waits and not fate({"JobState": "RUNNING"}).waits
-    assert fate({"JobState": "OUT_OF_MEMORY"}).reason.startswith("it took more memory than it had asked for")
+    assert fate({"JobState": "OUT_OF_MEMORY"}).reason.startswith("it used more memory than it had requested")
     assert not fate({"JobState": "FAILED", "Reason": "NonZeroExitCode"}).reason

@@ -64,13 +64,13 @@ def test_a_scheduler_that_is_away_for_a_moment(runner, said, told, run):
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
     assert (code, first, num_calls) == (0, f"{runner}: {told}; trying again, up to 4 times", 5)
-    assert second.startswith(f"{runner}: the job was asked to end, has saved what it has, and is submitted again, time 1 of at most 3")
+    assert second.startswith(f"{runner}: the job was asked to end, has saved its state and is submitted again, time 1 of at most 3")
 
 
 def test_a_scheduler_that_is_never_there(run):
     code, errors, num_calls = run("slurm.pl", "1 2 3 4 5", NO_SLURM)
     assert (code, num_calls) == (1, 5) and errors.count("\n") == 2
-    assert errors.endswith("(connect failure); see whether Slurm is up, then run the same command again\n")
+    assert errors.endswith("(connect failure); check whether Slurm is up, then run the same command again\n")
 
 
 @pytest.mark.parametrize("runner, said", [
@@ -151,7 +151,7 @@ def test_options_of_sbatch_without_a_value(words, sentence):
     with pytest.raises(UserError) as error:
         parse_request(words, Slurm.own, Slurm.usual)
     assert str(error.value).startswith(sentence)
-    assert str(error.value).endswith("; what sbatch takes without a value belongs in the line 'command' of conf/slurm.conf")
+    assert str(error.value).endswith("; an option of sbatch without a value belongs in the line 'command' of conf/slurm.conf")
 
 
 @pytest.mark.parametrize("option", ["--mem", "--gpu", "--max-jobs-run"])

@@ -76,7 +76,7 @@ def was_requeued(process, out):
     """The frames at which the training was asked to end, and went on."""
     said, errors = process.communicate(timeout=2 * WAIT_S)
     assert process.returncode == 0, said + errors
-    told = "the job was asked to end, has saved what it has, and is submitted again, time 1 of at most 3 (log until then: "
+    told = "the job was asked to end, has saved its state and is submitted again, time 1 of at most 3 (log until then: "
     assert told in errors and errors.count("submitted again") == 1, errors
     [frames] = re.findall(r"error: asked to end from outside; saved at (\d+) frames", log_of(out, "train.requeued-1.log"))
     assert f"resuming at {frames} frames" in log_of(out)
@@ -177,7 +177,7 @@ def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
         said, errors = process.communicate(timeout=WAIT_S)
         grid_of_hosts.restore(host)
     assert process.returncode == 0, said + errors
-    told = rf"its host {host} was lost \(Grid Engine says au\); 3 ranks go on from (\d+) frames, restart 1 of at most 1"
+    told = rf"its host {host} was lost \(Grid Engine says au\); 3 ranks continue from (\d+) frames, restart 1 of at most 1"
     [frames] = re.findall(told, said + errors)
     assert f"resuming at {frames} frames" in log_of(out)
     wait_until(lambda: not any(of_a_rank(pid) for host in grid_of_hosts.hosts for pid in grid_of_hosts.network.processes(host)), WAIT_S)

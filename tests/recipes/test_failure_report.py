@@ -98,7 +98,7 @@ def run(recipe: Path, monkeypatch, *words: str):
 
 CASES = [("memory", "memory ran out (Unable to allocate", ""), ("disk", "the disk is full", ""),
          ("missing", "data/train/text: no such file or directory", ""), ("licence", "subprocess.CalledProcessError: ", "no valid licence"),
-         ("killed", "killed by signal 9", "something outside killed it, most often for want of memory"),
+         ("killed", "killed by signal 9", "it was killed from outside, usually because memory ran out"),
          ("rank_aborts", "its job failed", "one rank has ended all of them by MPI_Abort")]  # fmt: skip
 
 
@@ -136,5 +136,5 @@ def check_report(said: str, reason: str, hint: str, job: int) -> str:
 
 def test_a_rank_that_is_lost_and_replaced_is_no_failure(recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", "rank_lost_once")
-    assert done.returncode == 0 and "1 rank goes on" in done.stdout + done.stderr
+    assert done.returncode == 0 and "1 rank continues" in done.stdout + done.stderr
     assert "failed, log is in" not in done.stderr and not list(recipe.glob("exp/x/log/*.report"))

@@ -63,7 +63,7 @@ def test_what_is_not_well_is_seen(trials):
 
 @pytest.mark.parametrize("said, status, problems", [
     ("run.sh: error: stage 1 (A): 'x' failed with status 1 (run.sh line 3)", 1, []),
-    ("run.sh: stopped by signal 15; run the same command again to go on", 143, []),
+    ("run.sh: stopped by signal 15; run the same command again to resume", 143, []),
     ("", 0, []), ("", -9, []),
     ("", 1, ["0 reports of failure with exit status 1"]),
     ("run.sh: error: a\nrun.sh: error: b", 1, ["2 reports of failure with exit status 1"]),

@@ -138,7 +138,7 @@ def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus
     wait_until_in("epoch 2", log)
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
-    assert process.returncode == status and f"run.pl: {log}: saves what it has, for at most 20 s\n" in errors
+    assert process.returncode == status and f"run.pl: {log}: saving its state, for at most 20 s\n" in errors
     frames = re.search(r"asked to end from outside; saved at (\d+) frames, where the same command goes on", log.read_text())[1]
     assert not rank_processes(tmp_path) and not list(log.parent.glob("train.heeds")) and not list(log.parent.glob("train.stop"))
     again = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
