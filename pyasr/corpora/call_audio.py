@@ -1,4 +1,4 @@
-"""The audio of calls: which of it can be used, how long it is, and the utterances that lie within it."""
+"""The audio of calls: usable files, their durations, and the utterances within them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyasr.io.text import write_table
 
 
 def write_audio_list(data: Path, name: str, audio: Mapping[str, Path]) -> Path:
-    """DATA/local/audio_NAME.txt, `CALL FILE` lines: by it, an output that was made from other files is known to be out of date."""
+    """DATA/local/audio_NAME.txt, `CALL FILE` lines. An output made from other files is recognized by it as out of date."""
     path = Path(data) / "local" / f"audio_{name}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(path, {call: as_named(file) for call, file in audio.items()})
@@ -26,8 +26,7 @@ def write_audio_list(data: Path, name: str, audio: Mapping[str, Path]) -> Path:
 
 
 def seconds_of_calls(audio: Mapping[str, Path], calls: Iterable[str]) -> dict[str, float]:
-    """{call: seconds} of those whose audio can be used. Others are named in the log: damaged, cut short, or without a channel for each
-    side."""
+    """{call: seconds} of the calls with usable audio. The log names the others: damaged, truncated, or without a channel for each side."""
     seconds = {}
     for call in calls:
         try:
@@ -43,7 +42,7 @@ def _seconds_of_sides(path: Path) -> float:
     """Raises UserError for audio that cannot be used."""
     seconds, head = seconds_of(path), audio_head(str(path))
     if head and head[1] != len(CHANNELS):
-        raise UserError(f"{path}: {head[1]} channel(s), where each side of a call has one of {len(CHANNELS)}; give the file as published")
+        raise UserError(f"{path}: {head[1]} channel(s), but the sides of a call need {len(CHANNELS)}; give the file as published")
     return seconds
 
 
@@ -52,7 +51,7 @@ def within_audio(utterances: list[Utterance], seconds: Mapping[str, float], left
     durations, kept = {one.side: seconds[one.call] for one in utterances if one.call in seconds}, []
     for one in utterances:
         if one.side not in durations:
-            left.add("their audio cannot be used", one.name)
+            left.add("their audio is not usable", one.name)
         elif reason := why_not(Segment(one.side, one.begin_s, one.end_s), durations):
             left.add(reason, one.name)
         else:

@@ -1,4 +1,4 @@
-"""Telephone calls of two sides as a data directory: a recording for each side, segments, and the channel of each recording.
+"""Data directories of two-sided telephone calls: one recording per side, segments, and the channel of each recording.
 
     wav.scp                 sw02001-A /discs/swb1_d1/data/sw02001.sph
     reco2file_and_channel   sw02001-A sw02001 A
@@ -20,7 +20,7 @@ _NUM_NAMED = 5
 
 @dataclass(frozen=True)
 class Utterance:
-    """A segment of one side of a call; times in seconds; `text` is None where the words are unknown."""
+    """A segment of one side of a call; times in seconds; `text` is None if the words are unknown."""
 
     name: str
     call: str
@@ -37,7 +37,7 @@ class Utterance:
 
 
 def hundredths(seconds: float) -> int:
-    """Units of 10 ms, rounded, as names of utterances count them."""
+    """Units of 10 ms, rounded, for the names of utterances."""
     return int(100 * seconds + 0.5)
 
 
@@ -59,21 +59,21 @@ def tables_of(utterances: list[Utterance], audio: dict[str, Path], genders: dict
 
 
 class LeftOut:
-    """What a preparation leaves out, counted by reason, with the first names of each."""
+    """Skipped items of a preparation: counts by reason, with the first names for each."""
 
     def __init__(self):
         self.counts: Counter[str] = Counter()
         self._names: dict[str, list[str]] = {}
 
     def add(self, reason: str, name: str) -> None:
-        """`name` is left out for `reason`, a phrase such as `no audio of their call`."""
+        """Count `name` as skipped for `reason`, a phrase such as `no audio of their call`."""
         self.counts[reason] += 1
         names = self._names.setdefault(reason, [])
         if len(names) < _NUM_NAMED and name not in names:
             names.append(name)
 
     def log(self, what: str) -> None:
-        """A line for each reason: `14 utterances left out: no audio of their call: sw02289-A_... ...`."""
+        """Log a line for each reason: `14 utterances left out: no audio of their call: sw02289-A_... ...`."""
         for reason, count in self.counts.most_common():
             names = self._names[reason]
             log.warning(f"{count} {what} left out: {reason}: {' '.join(names)}{' ...' * (count > len(names))}")

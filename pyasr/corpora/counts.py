@@ -1,4 +1,4 @@
-"""What a prepared data directory holds, beside the counts that are published for the corpus."""
+"""Compare a prepared data directory with the published counts of the corpus."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.data.datadir import DataDir
 
-_LABELS = {"longest": "longest utterance, s"}  # of quantities whose name does not tell the unit
+_LABELS = {"longest": "longest utterance, s"}  # quantities whose names do not include the unit
 
 
 @dataclass(frozen=True)
 class Published:
-    """Published numbers of one quantity, several where releases differ; `tolerance`: the greatest relative difference that fits."""
+    """Published values of one quantity, several if releases differ; `tolerance`: maximum relative difference."""
 
     quantity: str
     values: tuple[float, ...]
@@ -41,10 +41,10 @@ def measured(path: Path) -> dict[str, float]:
 
 
 def compare(path: Path, published: list[Published], more: Mapping[str, float] = {}) -> list[str]:
-    """The lines of a table of what is found in `path`, what is published, and by how much these deviate.
+    """The lines of a table with the values of `path`, the published values and the deviations.
 
-    more  {quantity: number}, quantities that the directory's tables do not have, such as calls
-    Raises ValueError where a quantity is published that is neither measured nor in `more`.
+    more  {quantity: number} of quantities that are not in the directory's tables, such as calls
+    Raises ValueError if a published quantity is neither measured nor in `more`.
     """
     found, known = {**measured(path), **more}, {row.quantity: row for row in published}
     if unknown := known.keys() - found.keys():
@@ -59,7 +59,7 @@ def log_table(path: Path, published: list[Published], more: Mapping[str, float] 
     found = {**measured(path), **more}
     deviating = [row.quantity for row in published if not row.fits(found[row.quantity])]
     if deviating:
-        log.warning(f"{path}: {', '.join(deviating)}: not as published; see what was left out, and whether the corpus is complete")
+        log.warning(f"{path}: {', '.join(deviating)}: not as published; check what was left out, and whether the corpus is complete")
 
 
 def _row(quantity: str, found: float, row: Published | None) -> tuple[str, str, str, str]:
@@ -72,12 +72,12 @@ def _row(quantity: str, found: float, row: Published | None) -> tuple[str, str, 
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines of equal columns: the first to the left, numbers to the right."""
+    """Lines with aligned columns: the first to the left, numbers to the right."""
     first, *widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], widths))]).rstrip() for row in rows]
 
 
 def _number(value: float) -> str:
-    """With commas between thousands, and up to two places."""
+    """A number with commas between thousands and up to two decimal places."""
     text = f"{value:,.2f}"
     return text.rstrip("0").rstrip(".")

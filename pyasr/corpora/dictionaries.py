@@ -1,4 +1,4 @@
-"""What the programs that make a corpus' dictionary directory share: options, counts of words, lists of phones."""
+"""The common part of programs that create the dictionary directory of a corpus: options, word counts, phone lists."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MISSING_FILE = "missing_words.txt"
 
 @dataclass(frozen=True)
 class DictOptions:
-    """Options of a program that makes the dictionary directory of a text."""
+    """Options of a program that creates the dictionary directory of a text."""
 
-    text: Path = argument("text whose words are to have pronunciations")
-    dict_dir: Path = argument("dictionary directory to make")
+    text: Path = argument("text whose words need pronunciations")
+    dict_dir: Path = argument("dictionary directory to create")
 
 
 @dataclass(frozen=True)
 class SwitchboardDictOptions(DictOptions):
-    """The same with the place of Mississippi State's dictionary."""
+    """The same, with the location of Mississippi State's dictionary."""
 
     swbd: str = option("", "directories of LDC97S62, separated by colons")
-    transcripts: str = option("", "directory or archive of Switchboard's transcripts; by default those of the discs")
+    transcripts: str = option("", "directory or archive of Switchboard's transcripts; empty: those on the discs")
 
     def sources(self) -> list[Path]:
         """The files of the transcripts. Raises UserError if there are none."""
@@ -40,10 +40,10 @@ class SwitchboardDictOptions(DictOptions):
 
 
 def make_dict_dir(options: DictOptions, inputs: list[Path], write: Callable[[Path, Counter[str]], Lexicon]) -> None:
-    """Make DICT_DIR of `options` unless it is up to date.
+    """Create DICT_DIR of `options` unless it is up to date.
 
-    inputs  what is read besides the text
-    write   fills a directory, given {word of the text: count}, and returns its lexicon
+    inputs  further input files, besides the text
+    write   function that fills a directory, given {word of the text: count}, and returns its lexicon
     """
     with output_of(options, options.dict_dir, [options.text, *inputs]) as out:
         lexicon = write(out, Counter(word for sentence in read_sentences(options.text) for word in sentence))
@@ -51,7 +51,7 @@ def make_dict_dir(options: DictOptions, inputs: list[Path], write: Callable[[Pat
 
 
 def dict_dir_of(lexicon: Lexicon, silence: list[str], questions: list[tuple[str, ...]]) -> DictDir:
-    """The dictionary directory of a lexicon with these silence phones, of which the first is optional between words."""
+    """The dictionary directory of a lexicon with these silence phones; the first one is optional between words."""
     spoken = sorted(lexicon.phones() - set(silence))
     return DictDir(lexicon, [(phone,) for phone in silence], [(phone,) for phone in spoken], silence[0], questions)
 

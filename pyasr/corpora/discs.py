@@ -1,7 +1,7 @@
-"""Files of a corpus on its discs: found by name, in any case of letters, in whatever folders the discs were copied to.
+"""Find the files of a corpus on its discs by name, case-insensitively and independent of the folders to which the discs were copied.
 
-Files that systems and programs put beside them are not looked at: hidden files and folders (`._sw02001.sph`, `.AppleDouble`,
-`.Trash-1000`), `lost+found`, `__MACOSX` and the like. Names may end in a version, `SW02001.SPH;1`, as images of discs have them.
+Files that operating systems and programs add are ignored: hidden files and folders (`._sw02001.sph`, `.AppleDouble`, `.Trash-1000`),
+`lost+found`, `__MACOSX` and the like. Names may end in a version, as in disc images: `SW02001.SPH;1`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyasr.base.system_errors import is_absence
 
 _NUM_NAMED, _NUM_CALLS_NAMED = 5, 20
 _OF_SYSTEMS = frozenset({"lost+found", "__macosx", "@eadir", "$recycle.bin", "system volume information"})  # folders, in lower case
-PACKED = r"(?:\.gz)?"  # of patterns of text files, which may be compressed
+PACKED = r"(?:\.gz)?"  # suffix of patterns for text files that may be compressed
 _VERSION = re.compile(r"\.?;[0-9]{1,5}$")
 _IMAGE = re.compile(r".*\.(iso|img|nrg|mdf)", re.IGNORECASE)
 _ARCHIVE = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.[a-z0-9]{1,4})(?P<part>\.[0-9]{3})?", re.IGNORECASE)
@@ -26,32 +26,32 @@ _ARCHIVE = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.[a-z0-9]{1,4})(?P
 
 @dataclass(frozen=True)
 class Disc:
-    """A part of a corpus, for messages: its name, what it holds, and the option of the recipe that gives its place."""
+    """A part of a corpus, for messages: its name, its content, and the recipe's option for its location."""
 
     name: str
     holds: str
     option: str
 
     def missing(self, places: list[Path], paths: Iterable[Path] = ()) -> UserError:
-        """The error that nothing of it was found below `places`, with a hint if `paths`, the files there, have an archive or an image."""
-        where = f" below {', '.join(map(str, places))}" if places else ", since no directory was given"
-        return UserError(f"{self.name}: no {self.holds}{where}; give its directory by {self.option}{hint_of_packed(paths)}")
+        """The error that nothing was found below `places`, with a hint if `paths`, the files there, include an archive or a disc image."""
+        where = f" below {', '.join(map(str, places))}" if places else ", because no directory was given"
+        return UserError(f"{self.name}: no {self.holds}{where}; give its directory with {self.option}{hint_of_packed(paths)}")
 
 
 def hint_of_packed(paths: Iterable[Path]) -> str:
-    """What to do with the first archive or image of a disc; '' if there is none."""
+    """Advice for the first archive or disc image; '' if there is none."""
     for path in paths:
         if _IMAGE.fullmatch(path.name):
-            return f"; {path} is an image of a disc: mount it, or unpack it, first"
+            return f"; {path} is a disc image: mount or unpack it first"
         if found := _ARCHIVE.fullmatch(path.name):
-            joined = ", with parts (.zip.001, .zip.002) joined by cat" if found["part"] else ""
+            joined = ", after joining the parts (.zip.001, .zip.002) with cat" if found["part"] else ""
             return f"; {path} is an archive: unpack it first{joined}"
     return ""
 
 
 def paths_below(places: list[Path]) -> Iterator[Path]:
-    """All files below these directories, in sorted order; links are followed, those that lead nowhere are logged. A place that is a
-    file is that file. Raises UserError for a place that does not exist."""
+    """All files below these directories, in sorted order. Links are followed; dangling links are logged. A place may also be a file.
+    Raises UserError for a place that does not exist."""
     dead: list[Path] = []
     for place in places:
         if place.is_dir():
@@ -61,11 +61,11 @@ def paths_below(places: list[Path]) -> Iterator[Path]:
         else:
             raise UserError(f"{place}: no such directory; correct the path, or mount the disc")
     if dead:
-        log.warning(f"{len(dead)} links lead nowhere, such as {dead[0]} (to {os.readlink(dead[0])}); their files are missing")
+        log.warning(f"{len(dead)} dangling links, such as {dead[0]} (to {os.readlink(dead[0])}); their files are missing")
 
 
 def _walk(folder: Path, above: set[str], dead: list[Path]) -> Iterator[Path]:
-    """`above` holds the real paths of the folders that lead here, against links that lead back; links that lead nowhere go to `dead`."""
+    """Walk a folder. `above`: real paths of its ancestors, to detect cyclic links; dangling links are appended to `dead`."""
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -79,7 +79,7 @@ def _walk(folder: Path, above: set[str], dead: list[Path]) -> Iterator[Path]:
 
 
 def entries_of(folder: Path) -> list[os.DirEntry]:
-    """What a folder holds in sorted order, without what systems and programs put there."""
+    """The entries of a folder in sorted order, without those added by operating systems and programs."""
     found = (entry for entry in os.scandir(folder) if entry.name[0] != "." and entry.name.lower() not in _OF_SYSTEMS)
     return sorted(found, key=lambda entry: entry.name)
 
@@ -97,17 +97,17 @@ def _leads_nowhere(entry: os.DirEntry) -> bool:
 
 
 def places_in(text: str) -> list[Path]:
-    """The directories or files that an option names, separated by colons; none for an empty text. `~` is the home directory."""
+    """The directories or files of an option, separated by colons; empty for an empty text. `~` is the home directory."""
     if text and Path(text).exists():
         return [Path(text)]
     return [Path(os.path.expanduser(name)) for name in text.split(":") if name]
 
 
 def places_of(text: str, corpus: str, option: str) -> list[Path]:
-    """`places_in` a text. Raises UserError, naming the corpus and the option of the recipe, where it is empty."""
+    """`places_in` a text. Raises UserError, naming the corpus and the option of the recipe, if the text is empty."""
     places = places_in(text)
     if not places:
-        raise UserError(f"{corpus}: no directory was given; give it by {option}, several separated by ':'")
+        raise UserError(f"{corpus}: no directory was given; give it with {option}, several separated by ':'")
     return places
 
 
@@ -117,9 +117,10 @@ def without_version(name: str) -> str:
 
 
 def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
-    """{name: path} of those whose path ends as the regular expression `pattern` says, in any case; '/' separates folders.
+    """{name: path} of the paths whose end matches the regular expression `pattern`, case-insensitively; '/' separates folders.
 
-    The name is the pattern's first group in lower case. Of several files of one name the first in sorted order is taken, which is logged.
+    The name is the pattern's first group in lower case. Of several files with the same name, the first in sorted order is used, which is
+    logged.
     """
     wanted = re.compile(rf"(?:^|.*/){pattern}", re.IGNORECASE)
     found: dict[str, Path] = {}
@@ -137,7 +138,7 @@ def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
 
 
 def log_calls_that_have(cases: dict[str, set[str]], corpus: str) -> None:
-    """A warning for each case with calls: `CORPUS: 3 calls have a transcript, but no audio: sw02289 ...`."""
+    """Log a warning for each case with calls: `CORPUS: 3 calls have a transcript, but no audio: sw02289 ...`."""
     for what, calls in cases.items():
         if calls:
             more = " ..." * (len(calls) > _NUM_CALLS_NAMED)

@@ -1,8 +1,8 @@
-"""The stm of a held-out part of a telephone corpus, by which it is scored as NIST's evaluation sets are.
+"""The stm file of a held-out part of a telephone corpus, for scoring as on NIST's evaluation sets.
 
     sw02001 A sw02001-A 0.98 11.56  (um) yeah i (wen-) to i b m
 
-Noises are left out, hesitations and fragments are optional, acronyms are letters (`pyasr.data.spoken`).
+Noises are removed, hesitations and fragments are optional, acronyms are spelled as letters (`pyasr.data.spoken`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pyasr.io.content import read_content
 
 
 def stm_text(words: str) -> str:
-    """The words of an utterance as the text of an stm."""
+    """The words of an utterance as the text of an stm segment."""
     scored = [word for word in words.split() if not is_unscored(word)]
     return " ".join(f"({word})" if is_optional(word) else " ".join(letters_of(word)) for word in scored)
 
 
 def segments_of(data: DataDir) -> list[Segment]:
-    """A segment of an stm for each utterance. Raises UserError if `data` has no segments."""
+    """One stm segment per utterance. Raises UserError if `data` has no segments."""
     if not data.has("segments"):
-        raise UserError(f"{data.path}: no segments, which tell the times of an stm; give a data directory of calls")
+        raise UserError(f"{data.path}: no segments, which an stm needs for its times; give a data directory of calls")
     recordings, found = Recordings(data), []
     for name, segment in data.segments.items():
         file, channel, _ = recordings.locate(name)
@@ -38,7 +38,7 @@ def segments_of(data: DataDir) -> list[Segment]:
 
 
 def add_stm(data: DataDir, glm: Path | None = None) -> bool:
-    """Write DATA/stm and, from `glm`, DATA/glm. Returns False if they were there with the same content.
+    """Write DATA/stm and, from `glm`, DATA/glm. Returns False if both already exist with the same content.
 
     Raises UserError for a malformed glm.
     """

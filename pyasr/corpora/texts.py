@@ -1,4 +1,4 @@
-"""Text files of corpora: UTF-8, or Latin-1 as on older discs."""
+"""Read text files of corpora: UTF-8, or Latin-1 on older discs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyasr.io.content import read_content
 
 
 def lines_of(content: bytes, name: object) -> list[str]:
-    """The lines of a text file without carriage returns. Text that is not UTF-8 is read as Latin-1, which is logged with the `name`."""
+    """The lines of a text file without carriage returns. Text that is not UTF-8 is read as Latin-1; this is logged with `name`."""
     content = without_mark(content, Path(str(name)))
     try:
         text = content.decode("utf-8")

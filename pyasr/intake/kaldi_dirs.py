@@ -1,8 +1,8 @@
-"""What is wrong with directories that Kaldi or pyasr made, each by itself and with one another, in one pass.
+"""Check directories made by Kaldi or pyasr, each by itself and together, and list all problems in one pass.
 
     problems, kinds = check_directories([Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")], CheckOptions())
 
-Kinds are told by the files that a directory has: data, lang, graph, model (final.mdl, also with alignments and transforms), lattices.
+The files in a directory determine its kinds: data, lang, graph, model (final.mdl, possibly with alignments and transforms), lattices.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from pyasr.lang.check_lang import find_problems
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable
 
-_SIGNS = {  # a name that a directory of the kind has, as a regular expression
+_SIGNS = {  # regular expression for the names of files that identify the kind
     "data": r"utt2spk|spk2utt|wav\.scp|feats\.scp",
     "graph": r"HCLG\.fst",
     "lang": r"L\.fst|L_disambig\.fst|topo",
     "model": r"final\.(ali)?mdl|tree|ali\.\d+(\.gz)?",
     "lattices": r"lat\.\d+(\.gz)?",
 }
-_REMAKE_GRAPH = "make the graph anew with utils/make_graph.py"
+_REMAKE_GRAPH = "run utils/make_graph.py again"
 
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What directories are asked for."""
+    """The requirements that directories are checked for."""
 
-    need_text: bool = option(True, "data: transcripts have to be there")
-    need_feats: bool = option(False, "data: features have to be there")
-    same_features: bool = option(False, "data with models: features have to be those that the models take, as for decoding")
-    audio: str = option("exists", "data: audio is not looked at, looked for and compared with its headers, or read to its end",
+    need_text: bool = option(True, "data: require transcripts")
+    need_feats: bool = option(False, "data: require features")
+    same_features: bool = option(False, "data with models: require features that fit the models, as for decoding")
+    audio: str = option("exists", "data: do not check audio; check that it exists and fits its headers; or read it completely",
                         choices=("no", "exists", "read"))  # fmt: skip
 
 
 def kinds_of(path: Path) -> list[str]:
-    """The kinds of a directory. Raises UserError where it is none."""
+    """The kinds of a directory. Raises UserError if it has none."""
     if not path.is_dir():
-        raise UserError(f"{path}: no such directory; give directories that Kaldi or pyasr made")
+        raise UserError(f"{path}: no such directory; give directories made by Kaldi or pyasr")
     names = [entry.name for entry in path.iterdir()]
     kinds = [kind for kind, sign in _SIGNS.items() if any(re.fullmatch(sign, name) for name in names)]
     if not kinds:
-        raise UserError(f"{path}: no directory of Kaldi's: it has none of utt2spk, L.fst, HCLG.fst, {MODEL}, tree, ali.1.gz, lat.1.gz; "
-                        "give data, lang, model, alignment, graph or decoding directories")
+        raise UserError(f"{path}: not a directory in Kaldi's format: it has none of utt2spk, L.fst, HCLG.fst, {MODEL}, tree, ali.1.gz, "
+                        "lat.1.gz; give data, lang, model, alignment, graph or decoding directories")
     return kinds
 
 
 def check_directories(paths: list[Path], options: CheckOptions) -> tuple[list[str], dict[Path, list[str]]]:
-    """(all problems, the kinds of each directory). Raises UserError for a path that is no directory of Kaldi's."""
+    """(all problems, the kinds of each directory). Raises UserError for a path that is not a directory in Kaldi's format."""
     kinds = {path: kinds_of(path) for path in paths}
     of_kind = {kind: [path for path in paths if kind in kinds[path]] for kind in _SIGNS}
     report = Report()
@@ -90,7 +90,7 @@ def _data_problems(path: Path, options: CheckOptions, langs: list[Path]) -> list
 
 
 def _check_graph(path: Path, report: Report) -> None:
-    """HCLG.fst: words of words.txt, and transition-ids of the model, which is in the directory above in Kaldi's experiments."""
+    """Check that HCLG.fst fits words.txt and the model, which is in the parent directory in Kaldi's experiments."""
     graph = report.attempt(_REMAKE_GRAPH, read_fst, path / "HCLG.fst")
     words = report.attempt(_REMAKE_GRAPH, SymbolTable.read, path / "words.txt")
     model = path.parent / MODEL
@@ -100,9 +100,9 @@ def _check_graph(path: Path, report: Report) -> None:
     if not np.isfinite(graph.finals).any():
         report.add(path / "HCLG.fst", "no final state", _REMAKE_GRAPH)
     if words is not None and graph.olabels.max(initial=0) > max(words.ids.values(), default=0):
-        report.add(path / "words.txt", f"has no word {graph.olabels.max()}, which is in HCLG.fst", "copy words.txt and HCLG.fst together")
+        report.add(path / "words.txt", f"lacks word {graph.olabels.max()} of HCLG.fst", "copy words.txt and HCLG.fst together")
     if transitions is not None and graph.ilabels.max(initial=0) > transitions.num_tids:
-        told = f"transition-id {graph.ilabels.max()}, {model} has {transitions.num_tids}"
+        told = f"transition-id {graph.ilabels.max()}, but {model} has {transitions.num_tids}"
         report.add(path / "HCLG.fst", told, _REMAKE_GRAPH)
 
 
@@ -117,7 +117,7 @@ def _read_all(archive: Path) -> None:
 
 
 def _check_together(of_kind: dict[str, list[Path]], models: list[ModelDir], same_features: bool, report: Report) -> None:
-    """Models with language directories and with data: phones, utterances, frames, dimensions."""
+    """Check models against language directories and data: phones, utterances, frames, dimensions."""
     for model in models:
         for lang in of_kind["lang"]:
             _check_lang_of(model, lang, report)
@@ -143,25 +143,25 @@ def _check_topology(transitions: TransitionModel, lang: LangDir) -> None:
 
 
 def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
-    """Features become as many columns as the Gaussians have."""
+    """Check that the model's input options turn features into vectors of the dimension of the Gaussians."""
     fix = "give the features that the model was trained on"
     report.attempt(fix, check_splicing, data, model.path)
     reader = report.attempt(fix, open_features, data, model.path)
     dim = report.attempt(fix, lambda: reader.dim) if reader else None
     if dim is not None and dim != model.gmm.dim:
-        told = f"features become {dim} columns by the options of {model.path}, whose Gaussians have {model.gmm.dim} dimensions"
+        told = f"features have {dim} dimensions after the transforms of {model.path}, but its Gaussians have {model.gmm.dim}"
         report.add(data / "feats.scp", told, fix)
 
 
 def _check_frames(model: ModelDir, data: Path, is_only: bool, report: Report) -> None:
-    """Alignments have as many frames as utt2num_frames says, and some utterances of the data, where it is the only one."""
+    """Check that alignments have the frame counts of utt2num_frames. If there is only one data directory, they must share utterances."""
     path = data / "utt2num_frames"
-    frames = report.attempt(f"remove {path}; it is made again", read_numbers, path, int) if path.exists() else None
+    frames = report.attempt(f"remove {path}; it will be written again", read_numbers, path, int) if path.exists() else None
     common = (frames or {}).keys() & model.num_frames.keys()
     unequal = sorted(utt for utt in common if frames[utt] != model.num_frames[utt])
     fix = f"align {data} again (steps/align_si.py or steps/align_fmllr.py)"
     if unequal:
-        told = f"{len(unequal)} alignments have not the frames that {path} says, such as {unequal[0]}: {model.num_frames[unequal[0]]}"
+        told = f"{len(unequal)} alignments have other numbers of frames than {path}, such as {unequal[0]}: {model.num_frames[unequal[0]]}"
         report.add(model.path, f"{told} and {frames[unequal[0]]}", fix)
     if frames and not common and is_only:
-        report.add(model.path, f"there is no alignment of any utterance of {data}", fix)
+        report.add(model.path, f"no alignment of any utterance of {data}", fix)

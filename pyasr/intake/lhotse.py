@@ -1,14 +1,14 @@
-"""Lhotse's manifests, of recordings and supervisions or of cuts, as a Kaldi data directory.
+"""Convert lhotse's manifests (recordings and supervisions, or cuts) to a Kaldi data directory.
 
-A manifest is a file of JSON objects, one a line, or of one array of them, plain or compressed. Of those, these entries are taken:
+A manifest contains JSON objects, one per line or in one array, plain or compressed. These fields are used:
 
     recording    id, sources [{type: file | command, channels, source}], duration
     supervision  id, recording_id, start, duration, channel, text, speaker, gender
     cut          id, start, duration, channel, recording, supervisions, type MonoCut | MultiCut
 
-A supervision of a cut begins `start` after the cut does, and ends with the cut at the latest, as in lhotse's `trim_to_supervisions`.
-Recordings of several channels become one for each channel in use, RECORDING_CHANNEL, which `reco2file_and_channel` names. Every supervision
-becomes an utterance for each of its channels. Recordings without a supervision are left out. Blanks in names become `_`.
+A supervision of a cut begins `start` seconds after the cut and is clipped to the end of the cut, as in lhotse's `trim_to_supervisions`.
+A recording of several channels becomes one recording RECORDING_CHANNEL per used channel, listed in `reco2file_and_channel`. A supervision
+becomes one utterance per channel. Recordings without a supervision are skipped. Blanks in names become `_`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from pyasr.data.datadir import FILE_AND_CHANNEL, write_data_dir
 from pyasr.intake.report import Report
 from pyasr.io.content import read_content
 
-_MOST_S = 1e9  # that a manifest's times may be
-_SLACK_S = 0.05  # by which a supervision may end after its recording: times are rounded
+_MOST_S = 1e9  # largest valid time in a manifest
+_SLACK_S = 0.05  # tolerance for a supervision that ends after its recording, because times are rounded
 _HEAD_BYTES = 100
 _GENDERS = {"f": "f", "female": "f", "m": "m", "male": "m"}
-_CUTS = ("MonoCut", "MultiCut", "Cut")  # the last one is what MonoCut was called before
+_CUTS = ("MonoCut", "MultiCut", "Cut")  # the last is the former name of MonoCut
 _WANTED = "give a manifest of lhotse's, .jsonl, .jsonl.gz or .json"
-_CORRECT = "correct the entry, or have lhotse write the manifest anew"
+_CORRECT = "correct the entry, or write the manifest again with lhotse"
 _RENAME = "rename one of them"
-_REFUSED = {  # kind of a cut: what is wrong with it, what is to be done
+_REFUSED = {  # kind of cut: (problem, fix)
     "MixedCut": ("are mixed or padded (MixedCut)",
-                 "give the cuts they were made of, or leave their lines out with zgrep -v '\"MixedCut\"'; noise and rooms are added to the "
-                 "data directory by utils/reverberate_data_dir.py"),
-    "PaddingCut": ("are padding without a recording (PaddingCut)", "leave their lines out with zgrep -v '\"PaddingCut\"'"),
-    "transforms": ("are of recordings that lhotse would change when it reads them (transforms)",
-                   "leave their lines out with zgrep -v '\"transforms\"', and perturb the data directory with utils/perturb_data_dir.py"),
-    "features": ("have no recording", "make the cuts of manifests of recordings and supervisions, or give these"),
-    "other": ("are no cuts", "give a manifest of cuts, or those of recordings and of supervisions"),
+                 "give the cuts from which they were mixed, or remove their lines with zgrep -v '\"MixedCut\"'; to add noise and rooms "
+                 "to the data directory, use utils/reverberate_data_dir.py"),
+    "PaddingCut": ("are padding without a recording (PaddingCut)", "remove their lines with zgrep -v '\"PaddingCut\"'"),
+    "transforms": ("have recordings that lhotse transforms when it reads them (transforms)",
+                   "remove their lines with zgrep -v '\"transforms\"', and perturb the data directory with utils/perturb_data_dir.py"),
+    "features": ("have no recording", "create the cuts from manifests of recordings and supervisions, or give these manifests"),
+    "other": ("are not cuts", "give a manifest of cuts, or manifests of recordings and supervisions"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """A supervision in one channel of its recording; times in seconds; `text` is '' where nothing is said, None where nothing is known."""
+    """A supervision in one channel of its recording; times in seconds; `text` is '' for silence, None if unknown."""
 
     name: str
     recording: str
@@ -60,8 +60,8 @@ class Utterance:
 
 @dataclass
 class Manifests:
-    """Utterances, {recording: entry of wav.scp}, {recording: its file, and which of several channels it is or 0}, {recording: seconds};
-    what is wrong, each with its fix; what was changed or left out."""
+    """Utterances, {recording: entry of wav.scp}, {recording: (its file, its channel if there are several, else 0)}, {recording: seconds};
+    problems, each with its fix; notes on changed or skipped entries."""
 
     utterances: list[Utterance] = field(default_factory=list)
     audio: dict[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Manifests:
 
 
 class _Flaw(UserError):
-    """What is wrong with an entry, and what repairs it."""
+    """A problem of an entry, and its fix."""
 
     def __init__(self, where: object, what: str, fix: str = _CORRECT):
         super().__init__(f"{where}: {what}")
@@ -80,12 +80,12 @@ class _Flaw(UserError):
 
 
 def read_manifest(path: Path) -> list[dict]:
-    """The objects of a manifest. Raises UserError with the line that is none."""
+    """The objects of a manifest. Raises UserError with the number of an invalid line."""
     return list(_entries(Path(path)))
 
 
 def _entries(path: Path) -> Iterator[dict]:
-    """The same one after the other: as objects, cuts take many times the memory of their lines."""
+    """Iterate over the objects of a manifest: parsed cuts take many times the memory of their lines."""
     content = read_content(path)
     if content[:_HEAD_BYTES].lstrip()[:1] == b"[":
         entries = _parsed(b'{"entries": %b}' % content, content, f"{path}")["entries"]
@@ -97,29 +97,29 @@ def _entries(path: Path) -> Iterator[dict]:
 
 
 def _parsed(text: bytes, content: bytes, where: str) -> dict:
-    """The JSON object `text`. Raises UserError, headed by `where` and with the begin of `content`, for what is none."""
+    """Parse the JSON object `text`. Raises UserError, beginning with `where` and quoting the start of `content`, if it is invalid."""
     try:
         return parse_text_object(text.decode("utf-8"))
     except UnicodeDecodeError:
         raise UserError(f"{where}: not UTF-8 text; {_WANTED}") from None
     except UnicodeEncodeError:
-        raise UserError(f"{where}: there is half a character in it, such as \\ud83d; write the manifest anew") from None
+        raise UserError(f"{where}: it contains half a character, such as \\ud83d; write the manifest again") from None
     except ValueError:
-        raise UserError(f"{where}: '{content[:20].decode(errors='replace').rstrip()}' is no JSON object; {_WANTED}") from None
+        raise UserError(f"{where}: '{content[:20].decode(errors='replace').rstrip()}' is not a JSON object; {_WANTED}") from None
 
 
 def _object(entry: object, where: str) -> dict:
     if not isinstance(entry, dict):
-        raise UserError(f"{where}: '{str(entry)[:20]}' is no JSON object; {_WANTED}")
+        raise UserError(f"{where}: '{str(entry)[:20]}' is not a JSON object; {_WANTED}")
     return entry
 
 
 def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool = True) -> Manifests:
-    """What two manifests tell.
+    """Read a manifest of recordings and one of supervisions.
 
-    prefix_speakers  utterances are SPEAKER-NAME, so that they sort as speakers do, which Kaldi's programs need
+    prefix_speakers  name utterances SPEAKER-NAME, so that they sort in the order of speakers, as Kaldi's programs require
 
-    Raises UserError for a file that is no manifest.
+    Raises UserError for a file that is not a manifest.
     """
     reader = _PairReader(Path(recordings), Path(supervisions), prefix_speakers)
     for number, entry in enumerate(_entries(reader.recordings_path), 1):
@@ -130,7 +130,7 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
 
 
 def read_cuts(cuts: Path, prefix_speakers: bool = True) -> Manifests:
-    """The same of a manifest of cuts, which hold their recordings and supervisions."""
+    """Read a manifest of cuts, which contain their recordings and supervisions."""
     reader = _CutReader(Path(cuts), prefix_speakers)
     for number, entry in enumerate(_entries(reader.path), 1):
         reader.attempt(reader.add, entry, number)
@@ -138,42 +138,42 @@ def read_cuts(cuts: Path, prefix_speakers: bool = True) -> Manifests:
 
 
 class _Reader:
-    """What both kinds of reading share. `path` is the manifest that supervisions are in, `recordings_path` that of recordings."""
+    """Common part of both readers. `path`: the manifest of supervisions; `recordings_path`: the manifest of recordings."""
 
-    fix_of_twins: str  # of two utterances of one name
-    fix_beyond: str    # of a supervision that ends after its recording
+    fix_of_twins: str  # for two utterances of the same name
+    fix_beyond: str    # for a supervision that ends after its recording
 
     def __init__(self, path: Path, recordings_path: Path, prefix_speakers: bool):
         self.path, self.recordings_path, self.prefix_speakers = path, recordings_path, prefix_speakers
         self.report, self.recordings, self.names, self.owners = Report(), {}, set(), {}
-        self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): name that became it}
+        self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): original name}
         self.found = Manifests(problems=self.report.problems)
 
     def attempt(self, read: Callable[..., None], *arguments) -> None:
-        """Call `read`; a flaw of what it reads becomes a problem."""
+        """Call `read`; a _Flaw that it raises becomes a problem."""
         try:
             read(*arguments)
         except _Flaw as flaw:
             self.report.add(*map(printable, (flaw.where, flaw.what, flaw.fix)))
 
     def result(self) -> Manifests:
-        """What was found, with a note on names that were changed."""
+        """The result, with a note on changed names."""
         changed = sorted(name for (_, word), name in self.meant.items() if word != name)
         if changed:
-            self.found.notes.append(f"{len(changed)} name(s) with blanks have _ in their place, such as '{changed[0]}'")
+            self.found.notes.append(f"blanks of {len(changed)} name(s), such as '{changed[0]}', were replaced by _")
         return self.found
 
     def add_recording(self, entry: dict, number: int) -> None:
-        """Raises _Flaw for another recording of the same id."""
+        """Add a recording. Raises _Flaw if another recording has the same id."""
         name = str(entry.get("id", f"of entry {number}"))
         if self.recordings.setdefault(name, entry) != entry:
-            raise _Flaw(self.recordings_path, f"there are two recordings {name}", "give each recording an id of its own")
+            raise _Flaw(self.recordings_path, f"there are two recordings {name}", "give each recording a unique id")
 
     def add_supervision(self, entry: dict, where: str, recording: str, channels: object, begin: float, end: float) -> None:
-        """The utterances of a supervision that lasts so long in `recording`. Raises _Flaw where it lacks something."""
+        """Add the utterances of a supervision from `begin` to `end` in `recording`. Raises _Flaw if a field is missing."""
         channels = channels if isinstance(channels, list) else [channels]
         if not channels:
-            raise _Flaw(where, "it has no channel", "name those that it was said in (channel)")
+            raise _Flaw(where, "it has no channel", "add the channels in which it was spoken (channel)")
         for channel in channels:
             audio = self._recording(recording, channel)
             self._add_utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}", begin, end)
@@ -197,22 +197,22 @@ class _Reader:
         self.found.utterances.append(Utterance(name, recording, begin, min(end, most), speaker, text, gender))
 
     def _recording(self, name: str, channel: int) -> str:
-        """The name of a channel of a recording, which is put down among the audio."""
+        """The name of a channel of a recording; adds its audio to the result."""
         entry, where = self.recordings[name], f"{self.recordings_path}: recording {name}"
         sources = _value(entry, "sources", list, where)
         channels = [_value(source, "channels", list, where) for source in sources]
         if strange := [channel for of_source in channels for channel in of_source if not isinstance(channel, int)]:
-            raise _Flaw(where, f"it has a channel {str(strange[0])[:20]}, which is no number", "number the channels of its sources from 0")
+            raise _Flaw(where, f"it has a channel {str(strange[0])[:20]}, not a number", "number the channels of its sources from 0")
         source = next((source for source, of_source in zip(sources, channels) if channel in of_source), None)
         if source is None:
             raise _Flaw(where, f"it has no channel {str(channel)[:20]}", "correct its sources, or the channel of its supervisions")
         if entry.get("transforms"):
-            raise _Flaw(where, "lhotse would change it when it reads it (transforms)",
+            raise _Flaw(where, "lhotse transforms it when it reads it (transforms)",
                         "give the manifest of the originals, and perturb the data directory with utils/perturb_data_dir.py")
         word = self._word("recording", name, where)
         full_name = word + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
         if (other := self.owners.setdefault(full_name, name)) != name:
-            raise _Flaw(where, f"its audio would be named {full_name}, as that of recording {other} is", _RENAME)
+            raise _Flaw(where, f"its audio would be named {full_name}, like that of recording {other}", _RENAME)
         self.found.audio[full_name] = _audio(source, where)
         place = 1 + sorted(source["channels"]).index(channel) if len(source["channels"]) > 1 else 0
         self.found.channels[full_name] = word if len(sources) == 1 else full_name, place
@@ -220,28 +220,28 @@ class _Reader:
         return full_name
 
     def _word(self, kind: str, name: str, where: str) -> str:
-        """A name as one word, `_` in the place of blanks. Raises _Flaw for a name of nothing else, and where two would become one."""
+        """A name as one word, with `_` for blanks. Raises _Flaw for a name of blanks only, and if two names become equal."""
         word = "_".join(name.split())
         if not word:
             raise _Flaw(where, f"its {kind} is '{name}'", "give it a name")
         if (other := self.meant.setdefault((kind, word), name)) != name:
-            raise _Flaw(self.path, f"{kind} '{name}' would be called {word}, as '{other}' is", _RENAME)
+            raise _Flaw(self.path, f"{kind} '{name}' would become {word}, like '{other}'", _RENAME)
         return word
 
 
 class _PairReader(_Reader):
     """Reads manifests of recordings and of supervisions."""
 
-    fix_of_twins = "give each supervision an id of its own"
+    fix_of_twins = "give each supervision a unique id"
 
     def __init__(self, recordings_path: Path, path: Path, prefix_speakers: bool):
         super().__init__(path, recordings_path, prefix_speakers)
         command = f"lhotse fix {shlex.quote(str(recordings_path))} {shlex.quote(str(path))} FIXED"
         self.fix_beyond = f"clip it with '{command}', and give the manifests in FIXED"
-        self.fix_missing = f"give the manifest that has it, or leave its supervisions out with '{command}', and give the manifests in FIXED"
+        self.fix_missing = f"give the manifest that has it, or remove its supervisions with '{command}', and give the manifests in FIXED"
 
     def add(self, entry: dict, number: int) -> None:
-        """A supervision. Raises _Flaw where it lacks something."""
+        """Add a supervision. Raises _Flaw if a field is missing."""
         where = f"{self.path}: supervision {entry.get('id', f'of entry {number}')}"
         recording = _value(entry, "recording_id", str, where)
         if recording not in self.recordings:
@@ -253,15 +253,15 @@ class _PairReader(_Reader):
 class _CutReader(_Reader):
     """Reads a manifest of cuts."""
 
-    fix_of_twins = "give cuts of which each has supervisions of its own, not windows"
-    fix_beyond = "make the cuts anew of manifests that 'lhotse fix' has put right"
+    fix_of_twins = "give cuts that share no supervisions, not windows"
+    fix_beyond = "create the cuts again from manifests repaired by 'lhotse fix'"
 
     def __init__(self, path: Path, prefix_speakers: bool):
         super().__init__(path, path, prefix_speakers)
-        self.of_kind: dict[str, list[str]] = {}  # of those that are left out or changed
+        self.of_kind: dict[str, list[str]] = {}  # {kind: names of skipped or changed entries}
 
     def add(self, entry: dict, number: int) -> None:
-        """The supervisions of a cut, if it is of a kind that can be taken. Raises _Flaw where it lacks something."""
+        """Add the supervisions of a cut of a supported kind. Raises _Flaw if a field is missing."""
         name = str(entry.get("id", f"of entry {number}"))
         kind, where = _kind_of(entry), f"{self.path}: cut {name}"
         if kind:
@@ -275,32 +275,32 @@ class _CutReader(_Reader):
             self.attempt(self._add_of_cut, supervision, where, recording_name, entry.get("channel", 0), begin, end)
 
     def _add_of_cut(self, entry: dict, cut: str, recording: str, channel: object, cut_begin: float, cut_end: float) -> None:
-        """A supervision of a cut that lasts so long in the recording."""
+        """Add a supervision of a cut that lasts from `cut_begin` to `cut_end` in the recording."""
         name = _value(entry, "id", str, f"{cut}: supervision")
         where = f"{self.path}: supervision {name}"
         start, duration = _seconds(entry, "start", where), _seconds(entry, "duration", where)
         if start < -_SLACK_S:
-            raise _Flaw(where, f"it begins {-start:g} s before its cut, so that not all of its text is in it",
-                        "give cuts that hold their supervisions whole, not windows")
+            raise _Flaw(where, f"it begins {-start:g} s before its cut, so that the cut lacks a part of its text",
+                        "give cuts that contain their supervisions completely, not windows")
         begin, end = max(cut_begin + start, cut_begin), cut_begin + start + duration
         if end > cut_end + _SLACK_S:
             self.of_kind.setdefault("clipped", []).append(name)
         self.add_supervision(entry, where, recording, entry.get("channel", channel), begin, min(end, cut_end))
 
     def result(self) -> Manifests:
-        """What was found; of each kind of cuts that cannot be taken a problem, the first ones."""
+        """The result; one problem for each kind of unsupported cuts comes first."""
         told = {kind: f"{len(names)}, such as {names[0]}," for kind, names in self.of_kind.items()}
         self.found.problems[:0] = [printable(f"{self.path}: of its cuts {told[kind]} {what}; fix: {fix}")
                                    for kind, (what, fix) in _REFUSED.items() if kind in told]
         if "silent" in told:
-            self.found.notes.append(f"of the cuts {told['silent']} have no supervision and are left out")
+            self.found.notes.append(f"of the cuts {told['silent']} have no supervision and are skipped")
         if "clipped" in told:
-            self.found.notes.append(f"of the supervisions {told['clipped']} end after their cut, and are clipped to it as lhotse does")
+            self.found.notes.append(f"of the supervisions {told['clipped']} end after their cut and are clipped to it, as in lhotse")
         return super().result()
 
 
 def _kind_of(cut: dict) -> str:
-    """Why an entry of a manifest of cuts is not taken: a key of _REFUSED, or 'silent'; '' for one that is."""
+    """Why an entry of a manifest of cuts is not used: a key of _REFUSED, or 'silent'; '' if it is used."""
     kind, recording = cut.get("type"), cut.get("recording")
     if kind not in _CUTS:
         return kind if kind in ("MixedCut", "PaddingCut") else "other"
@@ -315,9 +315,9 @@ def _audio(source: dict, where: str) -> str:
     """The entry of wav.scp for a source."""
     kind, place = source.get("type"), _value(source, "source", str, where)
     if kind not in ("file", "command"):
-        raise _Flaw(where, f"its audio is of the type {kind}, not file or command", "store it in files with lhotse (save_audios)")
+        raise _Flaw(where, f"its audio is of the type {kind}, not file or command", "save it in files with lhotse (save_audios)")
     if kind == "file" and place.rstrip().endswith("|"):
-        raise _Flaw(where, f"a file of the name {place[-20:]} would be taken for a command", "rename it")
+        raise _Flaw(where, f"the file name {place[-20:]} would be read as a command", "rename it")
     return place if kind == "file" else f"{place} |"
 
 
@@ -336,8 +336,8 @@ def _seconds(entry: dict, name: str, where: str) -> float:
 
 
 def save_data_dir(found: Manifests, out: Path) -> None:
-    """wav.scp, reco2dur, segments, utt2spk, spk2utt, text where there is any, spk2gender where all speakers' are known,
-    reco2file_and_channel where recordings are channels of one file."""
+    """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known for all speakers, and
+    reco2file_and_channel if recordings are channels of one file."""
     texts = {one.name: one.text for one in found.utterances if one.text is not None}
     taken = [one for one in found.utterances if one.text is not None or not texts]
     recordings = {one.recording for one in taken}

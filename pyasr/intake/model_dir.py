@@ -1,4 +1,4 @@
-"""What is wrong with the directory of a GMM system or of alignments that Kaldi or pyasr made (`exp/tri4`, `exp/tri4_ali`)."""
+"""Check the directory of a GMM system or of alignments made by Kaldi or pyasr (`exp/tri4`, `exp/tri4_ali`)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from pyasr.io.kaldi import KaldiReader
 from pyasr.lang.symbols import SymbolTable
 
 _NETWORKS = ("<Nnet3>", "<Nnet>")
-_ALONE = ("frame_subsampling_factor", "final.nnet")  # beside these the model may be a transition model alone
-_USUAL_FRAMES = 9  # that Kaldi's splice-feats splices unless told otherwise
-COPY = "copy it again from where it was made"
+_ALONE = ("frame_subsampling_factor", "final.nnet")  # with these files, the model may consist of a transition model only
+_USUAL_FRAMES = 9  # default of Kaldi's splice-feats
+COPY = "copy it again from its source"
 
 
 class ModelDir:
-    """A directory with `final.mdl` and what belongs to it; what cannot be read is None and a problem of the report.
+    """A directory with `final.mdl` and its files; a file that cannot be read is None and becomes a problem of the report.
 
-    transitions, gmm  of final.mdl; gmm is None too where final.mdl holds a network
-    num_frames        {utterance: frames of its alignment}
+    transitions, gmm  contents of final.mdl; gmm is also None if final.mdl contains a network
+    num_frames        {utterance: number of frames of its alignment}
     """
 
     def __init__(self, path: Path, report: Report):
@@ -41,7 +41,7 @@ class ModelDir:
         self.num_frames: dict[str, int] = {}
 
     def check(self) -> None:
-        """All of the directory."""
+        """Check all files of the directory."""
         self._model()
         self._tree()
         self._alignment_model()
@@ -55,32 +55,32 @@ class ModelDir:
 
     @cached_property
     def names(self) -> set[str]:
-        """Entries of the directory."""
+        """Names of the entries of the directory."""
         return {entry.name for entry in self.path.iterdir()}
 
     @property
     def sees_features(self) -> bool:
-        """Whether it is the Gaussians that features go into, and not a network, whose directories have Gaussians of another system."""
+        """Whether features are the input of the Gaussians. In the directory of a network, the Gaussians are those of another system."""
         return self.gmm is not None and "final.occs" in self.names and "final.nnet" not in self.names
 
     def _model(self) -> None:
         path = self.path / MODEL
         if MODEL not in self.names:
-            self.report.add(path, "missing", "copy it from where the alignments or the tree were made")
+            self.report.add(path, "missing", "copy it from the source of the alignments or the tree")
             return
         self.transitions = self.report.attempt(COPY, read_transitions, path)
         if self.transitions is not None and not self._is_without_gaussians(path):
             _, self.gmm = self.report.attempt(COPY, read_model, path) or (None, None)
 
     def _is_without_gaussians(self, path: Path) -> bool:
-        """Whether a model is a transition model with a network, or alone, as that of a tree for LF-MMI and of its networks."""
+        """Whether a model is a transition model with a network, or a transition model only, as for LF-MMI trees and networks."""
         reader = KaldiReader(path)
         TransitionModel.read(reader)
         return not self.names.isdisjoint(_ALONE) if reader.at_end() else reader.peek_token() in _NETWORKS
 
     def _tree(self) -> None:
         if "tree" not in self.names:
-            self.report.add(self.path / "tree", "missing", f"copy it from where {MODEL} was made")
+            self.report.add(self.path / "tree", "missing", f"copy it from the source of {MODEL}")
         else:
             self.report.attempt(f"copy tree and {MODEL} together", read_tree, self.path / "tree", self.transitions)
 
@@ -89,15 +89,15 @@ class ModelDir:
         if ALIGNMENT_MODEL in self.names:
             _, gmm = self.report.attempt(COPY, read_model, path) or (None, None)
             if gmm and self.gmm and gmm.num_pdfs != self.gmm.num_pdfs:
-                told = f"{gmm.num_pdfs} pdfs, {MODEL} has {self.gmm.num_pdfs}"
+                told = f"{gmm.num_pdfs} pdfs, but {MODEL} has {self.gmm.num_pdfs}"
                 self.report.add(path, told, f"copy {ALIGNMENT_MODEL} and {MODEL} together")
 
     def _occupancies(self) -> None:
         path = self.path / "final.occs"
-        counts = self.report.attempt("remove it; training makes another", _read_vector, path) if path.name in self.names else None
+        counts = self.report.attempt("remove it; training writes it again", _read_vector, path) if path.name in self.names else None
         if counts is not None and self.transitions and len(counts) != self.transitions.num_pdfs:
-            told = f"{len(counts)} counts, {MODEL} has {self.transitions.num_pdfs} pdfs"
-            self.report.add(path, told, "remove it; it is of another model")
+            told = f"{len(counts)} counts, but {MODEL} has {self.transitions.num_pdfs} pdfs"
+            self.report.add(path, told, "remove it; it belongs to another model")
 
     def _phones(self) -> None:
         path = self.path / "phones.txt"
@@ -105,25 +105,25 @@ class ModelDir:
         if table is not None and self.transitions:
             unknown = sorted(set(self.transitions.topology.phones) - set(table.ids.values()))
             if unknown:
-                told = f"phone {unknown[0]} of {MODEL} is not in it" + (f", nor are {len(unknown) - 1} more" if unknown[1:] else "")
-                self.report.add(path, told, "copy phones.txt of the lang directory of the training")
+                told = f"lacks phone {unknown[0]} of {MODEL}" + (f" and {len(unknown) - 1} more" if unknown[1:] else "")
+                self.report.add(path, told, "copy phones.txt from the lang directory of the training")
 
     def _input(self) -> None:
-        """The options of features and the matrix, which make the model's input of them."""
+        """Check the feature options and the matrix that produce the model's input."""
         options = self.report.attempt("correct the file", InputOptions.load, self.path)
         matrix = self.report.attempt(COPY, read_matrix, self.path / MATRIX_FILE) if MATRIX_FILE in self.names else None
         is_told = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
         if options and matrix is not None and (is_told or not self._lacks_splicing(matrix.shape[1])):
             width = options.dim(1)
             if matrix.shape[1] % width and (matrix.shape[1] - 1) % width:
-                told = f"{matrix.shape[1]} columns, {width} frames are spliced"
+                told = f"{matrix.shape[1]} columns, but {width} frames are spliced"
                 self.report.add(self.path / MATRIX_FILE, told, "copy splice_opts and final.mat together")
         if matrix is not None and self.gmm and len(matrix) != self.gmm.dim:
-            told = f"{len(matrix)} rows, the Gaussians have {self.gmm.dim} dimensions"
+            told = f"{len(matrix)} rows, but the Gaussians have {self.gmm.dim} dimensions"
             self.report.add(self.path / MATRIX_FILE, told, f"copy {MATRIX_FILE} and {MODEL} together")
 
     def _lacks_splicing(self, num_columns: int) -> bool:
-        """Whether a matrix is of another splicing than that which Kaldi's scripts take where splice_opts is missing, which is a problem."""
+        """Whether splice_opts is missing and a matrix needs a splicing other than the default of Kaldi's scripts. That is a problem."""
         dim, frames = meant_splicing(num_columns) or (0, _USUAL_FRAMES)
         if frames != _USUAL_FRAMES:
             told = f"missing, and {MATRIX_FILE} has {num_columns} columns, which are {dim} x {frames}"
@@ -131,51 +131,52 @@ class ModelDir:
         return frames != _USUAL_FRAMES
 
     def _archives(self, stem: str, suffix: str) -> list[Path]:
-        """The archives STEM.1 ... of all jobs, gzipped or not; those that should be there and are not are problems, and so are other names
-        than those with `suffix`, which steps look for."""
+        """The archives STEM.1 ... of all jobs, gzipped or not. Missing archives become problems, and so do archives without the `suffix`
+        that steps expect."""
         names = filter(None, (re.fullmatch(rf"{stem}\.(\d+)(\.gz)?", name) for name in self.names))
         found = {int(name[1]): self.path / name[0] for name in sorted(names, key=lambda name: (name[2] or "") == suffix)}
         expected = range(1, 1 + self._num_jobs) if found else ()
         for job in sorted(set(expected) - set(found)):
-            told = f"missing, num_jobs is {len(expected)}"
-            self.report.add(self.path / f"{stem}.{job}", told, "copy it too; without it the utterances in it are lost")
+            told = f"missing, but num_jobs is {len(expected)}"
+            self.report.add(self.path / f"{stem}.{job}", told, "copy it, too; without it, its utterances are lost")
         for job in sorted(set(found) - set(expected)):
-            told = f"beyond num_jobs, which is {len(expected)}"
+            told = f"exceeds num_jobs, which is {len(expected)}"
             self.report.add(found[job], told, f"remove it, or echo {max(found)} > {self.path}/num_jobs")
         for job, path in sorted(found.items()):
             if (wanted := f"{stem}.{job}{suffix}") != path.name:
-                told = f"steps look for a name {'in' if suffix else 'without'} .gz, whatever the form"
+                told = f"steps expect a name {'with' if suffix else 'without'} .gz, whatever the format"
                 self.report.add(path, told, f"mv {path} {self.path / wanted}")
         return [path for _, path in sorted(found.items())]
 
     @cached_property
     def _num_jobs(self) -> int:
-        """What the file of that name says, or the greatest number of an archive."""
+        """The content of the file num_jobs, or the largest number of an archive."""
         path = self.path / "num_jobs"
         text = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
         if text.isdecimal() and len(text) <= len(str(MOST_JOBS)) and is_num_jobs(int(text)):
             return int(text)
         present = max(int(match[1]) for name in self.names if (match := re.match(r"(?:ali|trans)\.(\d+)", name)))
-        self.report.add(path, f"'{text[:20]}' is no number of jobs" if text else "missing or empty", f"echo {present} > {path}")
+        self.report.add(path, f"'{text[:20]}' is not a number of jobs" if text else "missing or empty", f"echo {present} > {path}")
         return present
 
     def _transforms(self, path: Path) -> None:
-        """Of speakers, after all else that is done to features."""
+        """Check the transforms of speakers, which apply after all other transforms of features."""
         transforms = self.report.attempt(COPY, read_transform_archive, path) if self.gmm else None
         for speaker, matrix in (transforms or {}).items():
             if matrix.shape not in ((self.gmm.dim, self.gmm.dim), (self.gmm.dim, self.gmm.dim + 1)):
-                told = f"speaker {speaker}: a matrix of {matrix.shape[0]} x {matrix.shape[1]}, the Gaussians have {self.gmm.dim} dimensions"
+                rows, columns = matrix.shape
+                told = f"speaker {speaker}: a matrix of {rows} x {columns}, but the Gaussians have {self.gmm.dim} dimensions"
                 self.report.add(path, told, f"copy trans.* and {MODEL} together")
                 return
 
     def _alignments(self, path: Path) -> None:
-        """Of transition-ids of the model, through whose HMMs they go, each utterance once."""
+        """Check alignments: transition-ids of the model that form paths through its HMMs, and each utterance only once."""
         alignments = self.report.attempt(COPY, read_int_vectors, path) or {}
         for utt in sorted(alignments.keys() & self.num_frames.keys())[:1]:
-            self.report.add(path, f"{utt} is in the archive of an earlier job too", "align again")
+            self.report.add(path, f"{utt} is also in the archive of an earlier job", "align again")
         self.num_frames |= {utt: len(alignment) for utt, alignment in alignments.items()}
         if self.transitions and alignments:
-            fix = f"copy ali.* and {MODEL} together; {path} is of another model"
+            fix = f"copy ali.* and {MODEL} together; {path} belongs to another model"
             self.report.attempt(fix, split_to_phones, self.transitions, alignments)
 
 

@@ -1,4 +1,4 @@
-"""Problems of a user's files, each with what repairs it; looking goes on after every one."""
+"""Problems of a user's files, each with its fix; checks continue after a problem."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Value = TypeVar("Value")
 
 
 class Report:
-    """A list of problems that grows; each is one sentence that ends with a fix, and is there once."""
+    """A list of problems without duplicates; each is one sentence that ends with a fix."""
 
     def __init__(self):
         self.problems: list[str] = []
         self._known: set[str] = set()
 
     def add(self, path: Path, what: str, fix: str) -> None:
-        """Note what is wrong with a file or directory, and what repairs it."""
+        """Add a problem of a file or directory, with its fix."""
         self._note(f"{path}: {what}; fix: {fix}")
 
     def attempt(self, fix: str, read: Callable[..., Value], *arguments, **keywords) -> Value | None:
-        """What `read` returns; where it raises UserError, its sentence is a problem, which `fix` repairs, and the result is None."""
+        """The result of `read`; if `read` raises UserError, add its message and `fix` as a problem and return None."""
         try:
             return read(*arguments, **keywords)
         except UserError as error:

@@ -63,7 +63,7 @@ def test_links_that_lead_nowhere_are_missing_files(discs, capsys):
     (discs / "sw02008.sph").symlink_to(discs / "unmounted/sw02008.sph")
     (discs / "sw02009.sph").symlink_to(discs / "sw02009.sph")
     assert not {"sw02008", "sw02009"} & files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph").keys()
-    told = f"2 links lead nowhere, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files are missing"
+    told = f"2 dangling links, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files are missing"
     assert told in capsys.readouterr().out
 
 
@@ -72,18 +72,19 @@ def test_a_place_may_be_a_file(discs):
 
 
 @pytest.mark.parametrize("name, hint", [
-    ("swb1_d1.iso", "an image of a disc: mount it, or unpack it, first"), ("LDC2002T43.tgz", "an archive: unpack it first"),
-    ("x.tar.bz2", "an archive: unpack it first"), ("x.zip.001", "an archive: unpack it first, with parts (.zip.001, .zip.002) joined by cat")])
+    ("swb1_d1.iso", "a disc image: mount or unpack it first"), ("LDC2002T43.tgz", "an archive: unpack it first"),
+    ("x.tar.bz2", "an archive: unpack it first"),
+    ("x.zip.001", "an archive: unpack it first, after joining the parts (.zip.001, .zip.002) with cat")])
 def test_discs_that_are_not_unpacked_are_named(tmp_path, name, hint):
     (tmp_path / name).touch()
     error = Disc("Corpus", "x.sph", "--corpus").missing([tmp_path], paths_below([tmp_path]))
-    assert str(error) == f"Corpus: no x.sph below {tmp_path}; give its directory by --corpus; {tmp_path}/{name} is {hint}"
+    assert str(error) == f"Corpus: no x.sph below {tmp_path}; give its directory with --corpus; {tmp_path}/{name} is {hint}"
 
 
 def test_what_is_missing_is_one_sentence(tmp_path):
     disc = Disc("Corpus (LDC00X00)", "x.sph", "--corpus")
-    assert str(disc.missing([tmp_path])) == f"Corpus (LDC00X00): no x.sph below {tmp_path}; give its directory by --corpus"
-    assert str(disc.missing([])) == "Corpus (LDC00X00): no x.sph, since no directory was given; give its directory by --corpus"
+    assert str(disc.missing([tmp_path])) == f"Corpus (LDC00X00): no x.sph below {tmp_path}; give its directory with --corpus"
+    assert str(disc.missing([])) == "Corpus (LDC00X00): no x.sph, because no directory was given; give its directory with --corpus"
     with pytest.raises(UserError, match="nowhere: no such directory; correct the path, or mount the disc"):
         list(paths_below([tmp_path / "nowhere"]))
 

@@ -40,7 +40,7 @@ def test_all_words_of_the_dictionary_need_39_phones_and_noises(cmudict, tmp_path
 
 
 def test_a_text_of_other_words_is_refused(cmudict, tmp_path):
-    with pytest.raises(UserError, match="not one word of the transcripts is in the dictionary"):
+    with pytest.raises(UserError, match="no word of the transcripts is in the dictionary"):
         write_dict(Counter({"zzxq": 5, "[noise]": 1}), cmudict, tmp_path)
 
 

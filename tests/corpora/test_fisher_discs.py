@@ -173,9 +173,9 @@ TEXT = "Fisher English transcripts (LDC2004T19, LDC2005T19): no data/trans/NNN/f
 
 
 @pytest.mark.parametrize("given, sentence", [
-    ("", f"{SPEECH}, since no directory was given; give its directory by --fisher"),
-    ("LDC2004T19 LDC2005T19", f"{SPEECH} below DISCS/LDC2004T19, DISCS/LDC2005T19; give its directory by --fisher"),
-    ("LDC2004S13", f"{TEXT} below DISCS/LDC2004S13; give its directory by --fisher"),
+    ("", f"{SPEECH}, because no directory was given; give its directory with --fisher"),
+    ("LDC2004T19 LDC2005T19", f"{SPEECH} below DISCS/LDC2004T19, DISCS/LDC2005T19; give its directory with --fisher"),
+    ("LDC2004S13", f"{TEXT} below DISCS/LDC2004S13; give its directory with --fisher"),
     ("LDC2005S13 LDC2004T19", "no call has both speech and a transcript: 4 calls of LDC2005S13 and 4 transcripts of LDC2004T19 were found; "
                               "give the transcripts of the same part"),
     ("LDC2004S13 nowhere", "DISCS/nowhere: no such directory; correct the path, or mount the disc"),
@@ -188,7 +188,7 @@ def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_pa
 
 @pytest.mark.parametrize("name, hint", [
     ("fisher_eng_tr_sp_LDC2004S13.zip.001", "is an archive: unpack it first"), ("fe_03_00001.wav", "is not a SPHERE file"),
-    ("fe_03_p1_sph1.iso", "is an image of a disc: mount it, or unpack it, first"),
+    ("fe_03_p1_sph1.iso", "is a disc image: mount or unpack it first"),
 ])  # fmt: skip
 def test_what_lies_in_the_place_of_audio_is_named(name, hint, discs, tmp_path):
     write_file(tmp_path / "speech" / name, b"RIFF")
@@ -202,7 +202,7 @@ def test_tables_without_a_line_of_their_form_are_named(copied, tmp_path, capsys)
     data = prepare(tmp_path / "all", copied.places)
     assert data.text == copied.texts and set(data.utt2spk.values()) == {name[:13] for name in data.text}
     told = capsys.readouterr().out
-    assert told.count("not one line tells a call and its callers") == 6 and "no spk2gender: " in told and not data.has("spk2gender")
+    assert told.count("no line contains a call and its callers") == 6 and "no spk2gender: " in told and not data.has("spk2gender")
 
 
 def test_sets(discs, tmp_path):

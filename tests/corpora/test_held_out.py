@@ -48,7 +48,7 @@ def test_the_stm_of_a_data_directory(data, capsys):
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     assert "stm written" in (told := capsys.readouterr().out) and told.endswith("stm is up to date\n")
     (data.path / "segments").unlink()
-    with pytest.raises(UserError, match="dev: no segments, which tell the times"):
+    with pytest.raises(UserError, match="dev: no segments, which an stm needs for its times"):
         run_here("make_stm.py", data.path, folder=LOCAL)
 
 

@@ -110,11 +110,11 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
     assert len(kept) == len(lines) - 1
     assert prepare("eval2000", tmp_path, audio=audio, text=eval2000.text).text == eval2000.texts
     told = capsys.readouterr().out
-    assert f"1 segments of the reference are not in the pem, the first is sw_4390-A {begin:.2f} " in told
-    assert "1 segments of the pem are not in the reference, the first is sw_4390-A 30.00 31.00" in told
+    assert f"1 segments of the reference are not in the pem; the first is sw_4390-A {begin:.2f} " in told
+    assert "1 segments of the pem are not in the reference; the first is sw_4390-A 30.00 31.00" in told
     pem.unlink()
     assert prepare("eval2000", tmp_path, audio=audio, text=eval2000.text).text == eval2000.texts
-    assert "no list of segments (.pem) in it" in capsys.readouterr().out
+    assert "it contains no list of segments (.pem)" in capsys.readouterr().out
 
 
 def test_a_glm_from_elsewhere(rt03, tmp_path):
@@ -155,8 +155,8 @@ def test_wrong_discs(eval2000, rt03, tmp_path):
     for name, places, message in (
             ("eval2000", {"audio": rt03.audio}, r"audio of Hub5'00 \(LDC2002S09\): no english/sw_4390.sph .* below .*; give .* by --eval2000-audio"),
             ("eval2000", {"audio": eval2000.audio}, r"references of Hub5'00 \(LDC2002T43\): no reference/hub5e00.* by --eval2000-text"),
-            ("rt03", {"rt03": eval2000.audio}, r"RT-03 \(LDC2007S10\): no data/audio.*; give its directory by --rt03"),
-            ("rt03", {}, r"RT-03 \(LDC2007S10\): no .*, since no directory was given")):
+            ("rt03", {"rt03": eval2000.audio}, r"RT-03 \(LDC2007S10\): no data/audio.*; give its directory with --rt03"),
+            ("rt03", {}, r"RT-03 \(LDC2007S10\): no .*, because no directory was given")):
         with pytest.raises(UserError, match=message):
             prepare(name, tmp_path, **places)
 

@@ -148,9 +148,9 @@ def test_archives_that_are_not_unpacked_are_named(mini, prepare):
 
 
 @pytest.mark.parametrize("corpus, message", [
-    ("", "LibriSpeech: no directory was given; give it by --corpus, several separated by ':'"),
+    ("", "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'"),
     ("nowhere", "nowhere: no such directory; correct the path"),
-    (__file__, f"{__file__}: a file, not a directory; give the directory that it lies in"),
+    (__file__, f"{__file__}: a file, not a directory; give the directory that contains it"),
 ])
 def test_places_that_are_not_there(corpus, message, prepare):
     with pytest.raises(UserError, match=re.escape(message)):
@@ -198,7 +198,7 @@ def without_words(place: Path) -> None:
     (lose_audio, 1, "a transcript without audio: 1088-134315-0000"),
     (lose_target, 1, "a transcript without audio: 1088-134315-0000"),
     (lose_transcripts, 2, "audio without a transcript: 60-134318-0000 60-134318-0001"),
-    (cut, 1, "audio that is cut short: 1088-134315-0000"),
+    (cut, 1, "audio that is truncated: 1088-134315-0000"),
     (empty, 1, "audio that is not a FLAC file: 1088-134315-0000"),
     (of_another_form, 1, "audio that is not a FLAC file: 1088-134315-0000"),
     (at_another_rate, 1, "audio that is not of one channel at 16000 Hz: 1088-134315-0000"),
@@ -252,7 +252,7 @@ def test_sexes_that_are_not_known(table, unknown, mini, prepare):
     path.unlink()
     if table:
         path.write_bytes(table.encode("utf-8" if table.startswith("\ufeff") else "latin-1"))
-    told = f"no spk2gender is written: SPEAKERS.TXT is not there, or does not tell the sex of the readers {unknown}\n"
+    told = f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {unknown}\n"
     assert told in prepare(mini[0])
     assert not (mini[0] / "data/train_clean_5/spk2gender").exists()
     assert validate(mini[0] / "data/train_clean_5") == []
@@ -290,7 +290,7 @@ def test_lengths_are_those_of_the_header_and_cuts_are_seen(seconds, tmp_path):
         assert look_at_flac(path) == (pytest.approx(seconds, abs=1e-4), "")
     for end in np.linspace(60, len(content) - 1, 12).astype(int):
         path.write_bytes(content[:end])
-        assert look_at_flac(path) == (0.0, "audio that is cut short")
+        assert look_at_flac(path) == (0.0, "audio that is truncated")
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_lexicon_and_language_models(tmp_path, get_lms):
     found = {name: (tmp_path / "lm" / name / "lm.arpa.gz").resolve().name for name in ("tgsmall", "tgmed", "tglarge", "fglarge")}
     assert found == {"tgsmall": "3-gram.pruned.3e-7.arpa.gz", "tgmed": "3-gram.pruned.1e-7.arpa.gz", "tglarge": "3-gram.arpa.gz",
                      "fglarge": "4-gram.arpa.gz"}
-    assert re.search(r"3-gram.pruned.3e-7.arpa.gz: [\d,]+ bytes, published 13,654,242: cut short, or another file", said)
+    assert re.search(r"3-gram.pruned.3e-7.arpa.gz: [\d,]+ bytes, published 13,654,242: truncated, or another file", said)
     assert get_lms(tmp_path / "models", "--rescoring", "tgmed").count("is up to date") == 3
 
 
@@ -331,7 +331,7 @@ def test_models_that_are_missing_are_named(tmp_path, get_lms):
     write_models(tmp_path / "models")
     (tmp_path / "models/4-gram.arpa.gz").unlink()
     with pytest.raises(UserError, match=r"models: no 4-gram.arpa.gz \(fglarge\) below .*models; download from www.openslr.org/11, and give "
-                                        "their directory by --lm-dir, or leave these models out of --rescoring$"):  # fmt: skip
+                                        "their directory with --lm-dir, or remove these models from --rescoring$"):  # fmt: skip
         get_lms(tmp_path / "models")
     (tmp_path / "models/librispeech-lexicon.txt").unlink()
     with pytest.raises(UserError, match=r"no librispeech-lexicon.txt \(lexicon\), 4-gram.arpa.gz \(fglarge\) below .*--lm-dir$"):

@@ -86,7 +86,7 @@ def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, caps
     write_sphere(mono, [np.zeros(RATE)])
     train = prepare(tmp_path, swbd=swbd, transcripts=discs.archive)
     assert train.text == {name: text for name, text in discs.texts.items() if name[:7] != "sw02001"}
-    assert f"sw02001 is left out: {mono}: 1 channel(s), where each side of a call has one of 2; give the file as" in capsys.readouterr().out
+    assert f"sw02001 is left out: {mono}: 1 channel(s), but the sides of a call need 2; give the file as" in capsys.readouterr().out
 
 
 def test_audio_of_which_none_can_be_used(discs, tmp_path):
@@ -94,7 +94,7 @@ def test_audio_of_which_none_can_be_used(discs, tmp_path):
     for path in swbd_discs.audio_files(swbd):
         path.unlink()
         path.touch()
-    with pytest.raises(UserError, match="no call with a transcript has audio that can be used; see what was left out"):
+    with pytest.raises(UserError, match="no call with a transcript has usable audio; check what was left out"):
         prepare(tmp_path / "data", swbd=swbd, transcripts=discs.archive)
     assert not (tmp_path / "data/train").exists()
 
@@ -150,17 +150,20 @@ def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys
     train = prepare(tmp_path, swbd=swbd, transcripts=discs.archive)
     assert train.text == {name: text for name, text in discs.texts.items() if name[:7] not in ("sw02001", "sw04002")}
     told = capsys.readouterr().out
-    assert "segments left out: their audio cannot be used: sw02001-A_" in told
+    assert "segments left out: their audio is not usable: sw02001-A_" in told
     assert f"sw02001 is left out: {cut}: cut short" in told and f"sw04002 is left out: {broken}: " in told
 
 
 def test_wrong_and_missing_discs(discs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for places, message in (
-            ({}, r"Switchboard-1 Release 2 \(LDC97S62\): no sw0NNNN.sph .*, since no directory was given; give its directory by --swbd"),
+            ({}, r"Switchboard-1 Release 2 \(LDC97S62\): no sw0NNNN.sph .*, because no directory was given; give its directory with "
+                 "--swbd"),
             ({"swbd": tmp_path / "nowhere"}, "nowhere: no such directory; correct the path, or mount the disc"),
-            ({"swbd": tmp_path / "empty"}, rf"Release 2 \(LDC97S62\): no sw0NNNN.sph .* below {tmp_path}/empty; give its directory by --swbd"),
-            ({"swbd": discs.root, "transcripts": tmp_path / "empty"}, r"transcripts of Switchboard \(OpenSLR 5\): no swNNNNA.* by --transcripts"),
+            ({"swbd": tmp_path / "empty"}, rf"Release 2 \(LDC97S62\): no sw0NNNN.sph .* below {tmp_path}/empty; give its directory "
+                                           "with --swbd"),
+            ({"swbd": discs.root, "transcripts": tmp_path / "empty"},
+             r"transcripts of Switchboard \(OpenSLR 5\): no swNNNNA.* with --transcripts"),
             ({"swbd": discs.root, "speakers": "caller", "docs": tmp_path / "empty"}, "no conv_tab.csv or conv.tab .* by --docs")):  # fmt: skip
         with pytest.raises(UserError, match=message):
             prepare(tmp_path / "data", **places)
@@ -178,7 +181,8 @@ def test_transcripts_of_other_calls(discs, tmp_path):
     with pytest.raises(UserError, match=r"of 8 calls with audio \(sw02001 ...\) and 1 with transcripts \(sw02289 ...\) none has both"):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     (transcripts / "sw-ms98-dict.text").unlink()
-    with pytest.raises(UserError, match="the dictionary of the transcripts: no sw-ms98-dict.text below .*transcripts; give its directory by"):
+    told = "the dictionary of the transcripts: no sw-ms98-dict.text below .*transcripts; give its directory with"
+    with pytest.raises(UserError, match=told):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
 
 
@@ -188,8 +192,9 @@ def test_archives_that_are_none(discs, tmp_path):
     (tmp_path / "text.tar.gz").write_text("no archive")
     with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
         archive.add(discs.root / "docs", "docs")
-    for name, message in (("cut", "cut.tar.gz: .*; get switchboard_word_alignments.tar.gz again"),
-                          ("text", r"text.tar.gz: not a whole tar archive \([^\n]*\); get [^\n]* again$"), ("other", "other.tar.gz: no swNNNNA-ms98-a-trans.text in it")):
+    for name, message in (("cut", "cut.tar.gz: .*; download switchboard_word_alignments.tar.gz again"),
+                          ("text", r"text.tar.gz: not a complete tar archive \([^\n]*\); download [^\n]* again$"),
+                          ("other", "other.tar.gz: it contains no swNNNNA-ms98-a-trans.text;")):
         with pytest.raises(UserError, match=message):
             prepare(tmp_path, swbd=discs.root, transcripts=tmp_path / f"{name}.tar.gz")
 

@@ -134,7 +134,7 @@ def test_broken_lines_of_tables_are_named(tmp_path, capsys, read, line):
         read(tmp_path / "table")
     (tmp_path / "table").write_text(f"\n{line}\n1000, 1, 1001, 1002\n")
     read(tmp_path / "table")
-    assert f"{tmp_path}/table:2: '" in (told := capsys.readouterr().out) and "(1 such lines); passed over" in told
+    assert f"{tmp_path}/table:2: '" in (told := capsys.readouterr().out) and "(1 such lines); skipped" in told
 
 
 def test_all_capital_letters_are_acronyms_whatever_the_dictionary_has():

@@ -133,30 +133,30 @@ BREAKS = {
     "no tree": (lambda ali: (ali / "tree").unlink(), "tree: missing"),
     "another model": (of_another_model, "the tree has 5 pdfs, the model 6"),
     "no num_jobs": (lambda ali: (ali / "num_jobs").unlink(), "num_jobs: missing or empty; fix: echo 2 >"),
-    "odd num_jobs": (lambda ali: (ali / "num_jobs").write_text("two\n"), "'two' is no number of jobs"),
-    "missing archive": (lambda ali: (ali / "num_jobs").write_text("3\n"), "ali.3: missing, num_jobs is 3"),
-    "surplus archive": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.3.gz"), "ali.3.gz: beyond num_jobs, which is 2"),
-    "twice": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.2.gz"), "is in the archive of an earlier job too"),
-    "plain name": (lambda ali: (ali / "ali.2.gz").rename(ali / "ali.2"), "steps look for a name in .gz"),
-    "gzipped name": (lambda ali: (ali / "trans.2").rename(ali / "trans.2.gz"), "steps look for a name without .gz"),
+    "odd num_jobs": (lambda ali: (ali / "num_jobs").write_text("two\n"), "'two' is not a number of jobs"),
+    "missing archive": (lambda ali: (ali / "num_jobs").write_text("3\n"), "ali.3: missing, but num_jobs is 3"),
+    "surplus archive": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.3.gz"), "ali.3.gz: exceeds num_jobs, which is 2"),
+    "twice": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.2.gz"), "is also in the archive of an earlier job"),
+    "plain name": (lambda ali: (ali / "ali.2.gz").rename(ali / "ali.2"), "steps expect a name with .gz"),
+    "gzipped name": (lambda ali: (ali / "trans.2").rename(ali / "trans.2.gz"), "steps expect a name without .gz"),
     "damaged archive": (lambda ali: (ali / "ali.1.gz").write_bytes(b"\x1f\x8bno"), "ali.1.gz: "),
     "strange tids": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.full(12, 99, np.int32)}), "transition-id 99"),
-    "broken path": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.array([1] * 12, np.int32)}), "is of another model"),
-    "length": (shortened, "utt2num_frames says, such as ann-1: 11 and 12"),
-    "other utterances": (lambda ali: (ali.parent / "data/utt2num_frames").write_text("carl-1 7\n"), "there is no alignment of any utterance of"),
-    "occupancies": (lambda ali: (ali / "final.occs").write_text(" [ 1 2 ]\n"), "final.occs: 2 counts, final.mdl has 5 pdfs"),
-    "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"), "phone 2 of final.mdl is not in it, nor are 3 more"),
-    "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))), "final.mat: 4 rows, the Gaussians have 6 dimensions"),
+    "broken path": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.array([1] * 12, np.int32)}), "belongs to another model"),
+    "length": (shortened, "utt2num_frames, such as ann-1: 11 and 12"),
+    "other utterances": (lambda ali: (ali.parent / "data/utt2num_frames").write_text("carl-1 7\n"), "no alignment of any utterance of"),
+    "occupancies": (lambda ali: (ali / "final.occs").write_text(" [ 1 2 ]\n"), "final.occs: 2 counts, but final.mdl has 5 pdfs"),
+    "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"), "lacks phone 2 of final.mdl and 3 more"),
+    "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))), "final.mat: 4 rows, but the Gaussians have 6 dimensions"),
     "splicing": (lambda ali: ((ali / "input.json").unlink(), write_matrix(ali / "final.mat", np.zeros((DIM, 91)))),
                  "splice_opts: missing, and final.mat has 91 columns, which are 13 x 7; fix: copy it too, or echo '--left-context=3 --right-context=3' >"),
     "transform": (lambda ali: write_transforms(ali / "trans.2", {"bob": np.eye(3)}), "speaker bob: a matrix of 3 x 3"),
     "vector": (lambda ali: (ali / "trans.2").write_text("bob  [ 1 2 3 ]\n"), "trans.2: speaker bob has a vector of 3 numbers, not a matrix"),
-    "no jobs": (lambda ali: (ali / "num_jobs").write_text("0\n"), "'0' is no number of jobs"),
+    "no jobs": (lambda ali: (ali / "num_jobs").write_text("0\n"), "'0' is not a number of jobs"),
     "options": (lambda ali: ((ali / "input.json").unlink(), (ali / "cmvn_opts").write_text("--frobnicate=1\n")), "'--frobnicate=1' is not understood"),
-    "dimension": (lambda ali: InputOptions(cmvn="none", deltas=1).save(ali), "features become 12 columns"),
+    "dimension": (lambda ali: InputOptions(cmvn="none", deltas=1).save(ali), "features have 12 dimensions after"),
     "damaged graph": (lambda ali: (ali / "graph" / "HCLG.fst").write_bytes(b"nonsense"), "HCLG.fst"),
     "graph of another": (lambda ali: write_fst(ali / "graph/HCLG.fst", Fst.from_arcs(1, 0, [0], [99], [1], [0.0], [0], {0: 0.0})), "transition-id 99"),
-    "words of another": (lambda ali: (ali / "graph" / "words.txt").write_text("<eps> 0\n"), "has no word 1"),
+    "words of another": (lambda ali: (ali / "graph" / "words.txt").write_text("<eps> 0\n"), "lacks word 1 of HCLG.fst"),
 }  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def test_all_at_once(dirs):
 def test_no_directory_of_kaldis(tmp_path):
     with pytest.raises(UserError, match="no such directory"):
         kinds_of(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="no directory of Kaldi's: it has none of"):
+    with pytest.raises(UserError, match="not a directory in Kaldi's format: it has none of"):
         kinds_of(tmp_path)
 
 

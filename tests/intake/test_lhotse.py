@@ -69,23 +69,23 @@ def test_data_directory(tmp_path):
     (lambda r, s: s[0].update(channel=1), "recording mono: it has no channel 1"),
     (lambda r, s: s[0].update(speaker=" "), "supervision u1: its speaker is ' '; fix: give it a name"),
     (lambda r, s: (s[0].update(speaker="a b"), s[1].update(speaker="a_b")),
-     "supervisions.jsonl: speaker 'a_b' would be called a_b, as 'a b' is; fix: rename one of them"),
+     "supervisions.jsonl: speaker 'a_b' would become a_b, like 'a b'; fix: rename one of them"),
     (lambda r, s: s[0].update(start=7.95), "it lasts from 7.95 to 10.2 s in a recording of 10 s; fix: clip it with 'lhotse fix "),
     (lambda r, s: s[0].update(start=-0.5), "it lasts from -0.5 to 1.75 s in a recording of 10 s; fix: correct its start and duration"),
     (lambda r, s: s[1].update(id="u1"), "there are two utterances ann-u1"),
     (lambda r, s: r[0]["sources"][0].update(type="url"), "its audio is of the type url"),
     (lambda r, s: r[0].update(transforms=[{"name": "Speed", "kwargs": {"factor": 0.9}}]), "utils/perturb_data_dir.py"),
     (lambda r, s: r[0].update(sources=[7]), "recording mono: its channels is None"),
-    (lambda r, s: r[0]["sources"][0].update(source="touch x |"), "would be taken for a command"),
+    (lambda r, s: r[0]["sources"][0].update(source="touch x |"), "would be read as a command"),
     (lambda r, s: s[0].update(text=["a"]), "supervision u1: its text is ['a']"),
     (lambda r, s: s[0].update(duration=float("nan")), "supervision u1: it lasts from 0.5 to nan"),
     (lambda r, s: r[0].update(sources=7), "recording mono: its sources is 7"),
     (lambda r, s: s[0].update(start=10**400), "supervision u1: its start is 1000"),
     (lambda r, s: (r[0].update(id="call_0"), s[0].update(recording_id="call"), s[1].update(recording_id="call_0")),
-     "recording call_0: its audio would be named call_0, as that of recording call is"),
-    (lambda r, s: r[3].update(id="mono"), "recordings.jsonl.gz: there are two recordings mono; fix: give each recording an id of its own"),
+     "recording call_0: its audio would be named call_0, like that of recording call"),
+    (lambda r, s: r[3].update(id="mono"), "recordings.jsonl.gz: there are two recordings mono; fix: give each recording a unique id"),
     (lambda r, s: r[0].update(duration=float("inf")), "recording mono: its duration is inf"),
-    (lambda r, s: r[0]["sources"][0].update(channels=[0, "a"]), "recording mono: it has a channel a, which is no number"),
+    (lambda r, s: r[0]["sources"][0].update(channels=[0, "a"]), "recording mono: it has a channel a, not a number"),
     (lambda r, s: s[0].update(start=10.01, duration=0.02), "supervision u1: it lasts from 10.01 to 10.03 s in a recording of 10 s"),
     (lambda r, s: s[0].update(channel=[]), "supervision u1: it has no channel"),
 ])  # fmt: skip
@@ -105,7 +105,7 @@ def test_blanks_in_names(tmp_path):
     supervisions = [SUPERVISIONS[0] | {"speaker": "Ann  B. Lee", "recording_id": "the talk", "id": "u\u30001"},
                     SUPERVISIONS[1] | {"speaker": "Ann  B. Lee", "recording_id": "the talk"}]  # fmt: skip
     found = read_manifests(*manifests(tmp_path, recordings, supervisions))
-    assert not found.problems and found.notes == ["3 name(s) with blanks have _ in their place, such as 'Ann  B. Lee'"]
+    assert not found.problems and found.notes == ["blanks of 3 name(s), such as 'Ann  B. Lee', were replaced by _"]
     assert [said.name for said in found.utterances] == ["Ann_B._Lee-u_1", "Ann_B._Lee-ann-u2"]
     assert {said.speaker for said in found.utterances} == {"Ann_B._Lee"}
     assert list(found.audio) == ["the_talk"]
@@ -139,7 +139,7 @@ def test_a_speaker_that_is_a_number(tmp_path):
 
 def test_half_a_character_is_told(tmp_path):
     paths = manifests(tmp_path, supervisions=[SUPERVISIONS[0] | {"text": "whole \U0001f600"}, SUPERVISIONS[1] | {"text": "cut \ud83d"}])
-    with pytest.raises(UserError, match=r"supervisions.jsonl:2: there is half a character in it"):
+    with pytest.raises(UserError, match=r"supervisions.jsonl:2: it contains half a character"):
         read_manifests(*paths)
 
 
@@ -173,7 +173,8 @@ def test_step(tmp_path, root):
     assert done.returncode == 1 and "its recording_id is None" in done.stdout and done.stderr.count("\n") == 1
     (tmp_path / "supervisions.jsonl").write_text("{}\nnot json\n")
     done = run(tmp_path / "recordings.jsonl.gz", tmp_path / "supervisions.jsonl", tmp_path / "other")
-    assert done.returncode == 1 and "supervisions.jsonl:2: 'not json' is no JSON object" in done.stderr and not (tmp_path / "other").exists()
+    assert done.returncode == 1 and "supervisions.jsonl:2: 'not json' is not a JSON object" in done.stderr
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_lhotse_writes_is_read_as_lhotse_exports_it(tmp_path):

@@ -64,8 +64,8 @@ def test_data_directory(tmp_path):
     save_data_dir(found, tmp_path)
     assert not validate(tmp_path, audio="no")
     assert "ann-t3\n" in (tmp_path / "text").read_text()
-    assert found.notes == ["of the cuts 1, such as silent, have no supervision and are left out",
-                           "of the supervisions 1, such as t2, end after their cut, and are clipped to it as lhotse does"]  # fmt: skip
+    assert found.notes == ["of the cuts 1, such as silent, have no supervision and are skipped",
+                           "of the supervisions 1, such as t2, end after their cut and are clipped to it, as in lhotse"]  # fmt: skip
 
 
 def test_what_lhotse_writes_is_cut_as_lhotse_cuts_it(lhotse, tmp_path):
@@ -106,10 +106,10 @@ def test_cuts_that_cannot_be_taken_are_told_by_kind(lhotse, tmp_path):
     path = written(tmp_path / "cuts.jsonl", [cut.to_dict() for cut in cuts])
     mixed, padded, changed, silent = read_cuts(path).problems
     assert mixed.startswith(f"{path}: of its cuts 2, such as ")
-    assert "are mixed or padded (MixedCut); fix: give the cuts they were made of" in mixed
+    assert "are mixed or padded (MixedCut); fix: give the cuts from which they were mixed" in mixed
     assert padded == (f"{path}: of its cuts 1, such as pad, are padding without a recording (PaddingCut); "
-                      "fix: leave their lines out with zgrep -v '\"PaddingCut\"'")
-    assert f"of its cuts 2, such as {part.id}_sp0.9, are of recordings that lhotse would change when it reads them (transforms)" in changed
+                      "fix: remove their lines with zgrep -v '\"PaddingCut\"'")
+    assert f"of its cuts 2, such as {part.id}_sp0.9, have recordings that lhotse transforms when it reads them (transforms)" in changed
     assert "utils/perturb_data_dir.py" in changed and "of its cuts 1, such as no-audio, have no recording; fix: make" in silent
     for problem in (mixed, changed, padded):
         pattern = problem.partition("zgrep -v '")[2].partition("'")[0]
@@ -125,14 +125,15 @@ def test_cuts_that_cannot_be_taken_are_told_by_kind(lhotse, tmp_path):
     (lambda c: c[0].update(supervisions={"a": 1}), "cut talk-0: its supervisions is {'a': 1}", "correct the entry"),
     (lambda c: c[0]["supervisions"].append(3), "cut talk-0: supervision: its id is None", "correct the entry"),
     (lambda c: c[0]["supervisions"][0].update(start="x"), "supervision t1: its start is x", "correct the entry"),
-    (lambda c: c[0]["supervisions"][0].update(start=-0.3), "supervision t1: it begins 0.3 s before its cut", "give cuts that hold"),
+    (lambda c: c[0]["supervisions"][0].update(start=-0.3), "supervision t1: it begins 0.3 s before its cut", "give cuts that contain"),
     (lambda c: c[0]["supervisions"][0].update(channel=1), "recording talk: it has no channel 1", "correct its sources, or the channel"),
     (lambda c: c[1].update(duration=3.0) or c[1]["supervisions"][0].update(duration=2),
-     "supervision t3: it lasts from 3.5 to 5.5 s in a recording of 4 s", "make the cuts anew of manifests that 'lhotse fix' has put right"),
-    (lambda c: c[0]["supervisions"].append(c[0]["supervisions"][0]), "there are two utterances ann-t1", "give cuts of which"),
-    (lambda c: c[1]["recording"].update(duration=5.0), "there are two recordings talk", "give each recording an id of its own"),
-    (lambda c: c[0].update(type=["x"]), "of its cuts 1, such as talk-0, are no cuts", "give a manifest of cuts, or those of recordings"),
-    (lambda c: c[0]["recording"]["sources"][0].update(type="memory"), "its audio is of the type memory", "store it in files with lhotse"),
+     "supervision t3: it lasts from 3.5 to 5.5 s in a recording of 4 s", "create the cuts again from manifests repaired by 'lhotse fix'"),
+    (lambda c: c[0]["supervisions"].append(c[0]["supervisions"][0]), "there are two utterances ann-t1",
+     "give cuts that share no supervisions"),
+    (lambda c: c[1]["recording"].update(duration=5.0), "there are two recordings talk", "give each recording a unique id"),
+    (lambda c: c[0].update(type=["x"]), "of its cuts 1, such as talk-0, are not cuts", "give a manifest of cuts, or manifests of"),
+    (lambda c: c[0]["recording"]["sources"][0].update(type="memory"), "its audio is of the type memory", "save it in files with lhotse"),
 ])  # fmt: skip
 def test_every_problem_is_told(tmp_path, change, told, fix):
     cuts = entries()
@@ -164,9 +165,9 @@ def test_step(tmp_path, root):
 
 
 @pytest.mark.parametrize("text, told", [
-    ("[1]", "entry 1: '1' is no JSON object"), ("[{}, [", "'[{}, [' is no JSON object"), ("[" * 9999, "is no JSON object"),
-    ('[{"a": "\\ud83d"}]', "there is half a character in it"), ("[{}]\n{}", "is no JSON object"),
-    ('[{"a":' + '{"a":' * 101 + "1" + "}" * 102 + "]", "is no JSON object"),
+    ("[1]", "entry 1: '1' is not a JSON object"), ("[{}, [", "'[{}, [' is not a JSON object"), ("[" * 9999, "is not a JSON object"),
+    ('[{"a": "\\ud83d"}]', "it contains half a character"), ("[{}]\n{}", "is not a JSON object"),
+    ('[{"a":' + '{"a":' * 101 + "1" + "}" * 102 + "]", "is not a JSON object"),
 ], ids=["numbers", "cut off", "endless", "half a character", "array and line", "deep"])  # fmt: skip
 def test_arrays_that_are_none(text, told, tmp_path):
     (tmp_path / "cuts.json").write_text(text)

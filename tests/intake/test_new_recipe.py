@@ -64,7 +64,7 @@ def test_made_again_it_replaces_its_own_files_alone(own_recipe, tmp_path):
     assert new_recipe("--held-out", 0.2, folder, corpus).returncode == 0 and "--held-out=0.2" in (folder / "conf/corpus.conf").read_text()
     (folder / "run.sh").write_text("# mine\n")
     done = new_recipe(folder, corpus)
-    assert done.returncode == 1 and f"{folder}/run.sh was changed since it was made; give another directory, or --force" in done.stderr
+    assert done.returncode == 1 and f"{folder}/run.sh was changed after it was written; give another directory, or --force" in done.stderr
     assert (folder / "run.sh").read_text() == "# mine\n"
     assert new_recipe("--force", folder, corpus).returncode == 0 and "mine" not in (folder / "run.sh").read_text()
 
@@ -73,7 +73,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     write(tmp_path / "mine" / "note", "x")
     tone(tmp_path / "corpus" / "a.wav")
     done = new_recipe(tmp_path / "mine", tmp_path / "corpus")
-    assert done.returncode == 1 and f"{tmp_path}/mine exists, and was not made by this tool" in done.stderr
+    assert done.returncode == 1 and f"{tmp_path}/mine exists and was not written by this tool" in done.stderr
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["note"]
 
 

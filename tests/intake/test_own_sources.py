@@ -282,12 +282,13 @@ def missing_files(folder):
 def wrong_number_of_columns(folder):
     rows = rows_of(folder)
     rows[5].append("more")
-    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:6: 3 column(s), and 2 in line 1 (file, text); correct the line"
+    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:6: 3 column(s), but 2 in line 1 (file, text); correct the line"
 
 
 def comma_without_quotation(folder):
     rows = rows_of(folder)
-    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], "; correct the line, or put fields that hold ',' in quotation"
+    told = "; correct the line, or put fields that contain ',' in quotation"
+    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], told
 
 
 def open_quotation(folder):
@@ -307,7 +308,8 @@ def two_tables(folder):
 
 
 def no_text_column(folder):
-    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], "no column of the text is known (file, colour); say what"
+    told = "the column of the text is not recognised (file, colour); name"
+    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], told
 
 
 def audio_alone(folder):
@@ -319,20 +321,21 @@ def text_without_audio(folder):
     for i in range(4):
         write(tone(folder / f"a{i}.wav").with_suffix(".txt"), "the cat")
     (folder / "a2.wav").unlink()
-    return [folder], "transcripts without an audio file of their name: 1, " + str(folder / "a2.txt")
+    return [folder], "transcripts without an audio file of the same name: 1, " + str(folder / "a2.txt")
 
 
 def damaged_audio(folder):
     rows = rows_of(folder)
     table(folder, "t.tsv", [*rows, rows[2]], "\t")
     (folder / "a1.wav").write_bytes((folder / "a1.wav").read_bytes()[:500])
-    return [folder], "audio that cannot be read: 1, a1.wav in line 3 (cut short, "
+    return [folder], "unreadable audio: 1, a1.wav in line 3 (cut short, "
 
 
 def foreign_format(folder):
     for i in range(3):
         write(folder / f"a{i}.m4a", "x")
-    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], "no audio but .m4a, which is not read; convert the files to WAV"
+    told = "audio only in unsupported formats (.m4a); convert the files to WAV"
+    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], told
 
 
 def ambiguous_name(folder):
@@ -354,11 +357,11 @@ def no_number(folder):
 
 
 def too_few(folder):
-    return [table(folder, "t.tsv", rows_of(folder, 2), "\t"), folder], "2 utterances are too few to be split"
+    return [table(folder, "t.tsv", rows_of(folder, 2), "\t"), folder], "2 utterances are too few for a split"
 
 
 def nothing_there(folder):
-    return [folder / "nowhere"], "nowhere: no such file or directory; give what holds the corpus"
+    return [folder / "nowhere"], "nowhere: no such file or directory; give the files or folders of the corpus"
 
 
 def kaldi_without_text(folder):
@@ -388,7 +391,7 @@ def packed(folder):
 
 
 def foreign_audio_alone(folder):
-    return [folder], f"; {write(folder / 'a.m4a', 'x')} is audio that is not read: convert it to WAV or FLAC"
+    return [folder], f"; {write(folder / 'a.m4a', 'x')} is audio in an unsupported format: convert it to WAV or FLAC"
 
 
 def kaldi_without_utt2spk(folder):
@@ -403,21 +406,21 @@ def channel_that_is_missing(folder):
     name, audio = (path / "wav.scp").read_text().splitlines()[0].split()
     tone(folder / audio, channels=2)
     write(path / "reco2file_and_channel", f"{name} call C\n")
-    return [path], f"channels of reco2file_and_channel that their files do not have: 1, C of {name} of {path}, whose file has 2; correct the table"
+    return [path], f"channels of reco2file_and_channel that their files lack: 1, C of {name} of {path}, whose file has 2; correct the table"
 
 
 def program_that_is_missing(folder):
     kaldi(folder)
     table = folder / "data/all/wav.scp"
     write(table, re.sub(r"(?m) .*/", " no-such-program ", table.read_text()).replace("\n", " |\n"))
-    return [folder / "data/all"], "; install the programs, or name the files themselves (SPHERE, FLAC, MP3 and others are read without"
+    return [folder / "data/all"], "; install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read without"
 
 
 def two_files_of_a_stem(folder):
     for name in ("a.wav", "a.flac"):
         tone(folder / name)
     write(folder / "a.txt", "the cat")
-    return [folder], "a.wav; name it with its folder and suffix, or take one of them away"
+    return [folder], "a.wav; give its folder and suffix, or remove one of them"
 
 
 def bad_manifest(folder):

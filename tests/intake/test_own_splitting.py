@@ -99,7 +99,7 @@ def test_speakers_that_the_source_does_not_name(paths, speakers):
 
 def test_speakers_of_one_name_are_an_error():
     found = corpus({"Anna B": [1.0], "Anna_B": [1.0]})
-    with pytest.raises(UserError, match="speakers 'Anna B' and 'Anna_B' would both be called Anna_B"):
+    with pytest.raises(UserError, match="speakers 'Anna B' and 'Anna_B' would both be named Anna_B"):
         name_speakers(found, ReadingOptions())
 
 

@@ -97,7 +97,7 @@ def test_a_given_lexicon_or_language_is_taken(tmp_path):
 @pytest.mark.parametrize("texts, sentence", [
     (["今天天气很好我们去公园玩吧好不好呀大家一起去吧你觉得怎么样呢"], "without blanks"),
     ([" ".join(chr(0x4E00 + i) for i in range(400))], "not an alphabet"),
-    (["123", "..."], "no word in the texts"),
+    (["123", "..."], "the texts contain no words"),
 ])  # fmt: skip
 def test_texts_that_cannot_be_taken(texts, sentence):
     with pytest.raises(UserError, match=sentence):

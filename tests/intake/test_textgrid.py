@@ -74,7 +74,7 @@ def test_the_tier_of_what_was_said(name):
 
 
 def test_tiers_that_do_not_tell_are_an_error():
-    with pytest.raises(UserError, match=r"which tier holds what was said is not told by the names \(phones, tones\)"):
+    with pytest.raises(UserError, match=r"the names of the tiers \(phones, tones\) do not show which one contains the words"):
         said({"phones": WORDS, "tones": WORDS})
-    with pytest.raises(UserError, match="no interval tier of the name Ann, its tiers are: Anna"):
+    with pytest.raises(UserError, match="no interval tier named Ann; its tiers are: Anna"):
         said({"Anna": ONE}, "Ann")

@@ -78,5 +78,5 @@ def test_wrong_discs(fisher_corpora, tmp_path):
     text_disc = fisher_corpora.places[1]
     told = run(tmp_path / "run", "--fisher", text_disc, status=1)
     sentence = (f"Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph below {text_disc}; "
-                "give its directory by --fisher")  # fmt: skip
+                "give its directory with --fisher")  # fmt: skip
     assert f"prepare_fisher.py: error: {sentence}" in told.splitlines() and "run.sh: error: stage 1 " in told

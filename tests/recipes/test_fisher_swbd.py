@@ -87,7 +87,7 @@ def test_wrong_and_missing_discs(joint_corpora, tmp_path):
             ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
             ("--fisher", "prepare_fisher.py: error: Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph")):
         told = run(tmp_path / "run", {**joint_corpora, option: tmp_path / "empty"}, status=1)
-        assert sentence in told and f" below {tmp_path}/empty; give its directory by {option}" in told
+        assert sentence in told and f" below {tmp_path}/empty; give its directory with {option}" in told
 
 
 def test_a_plan_runs_no_program_of_other_recipes(tmp_path):

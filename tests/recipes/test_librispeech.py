@@ -50,7 +50,7 @@ def test_stages_that_are_run_again_find_everything_up_to_date(librispeech_run):
 
 
 @pytest.mark.parametrize("words, told", [
-    (["--corpus", "", "--stop-stage", "1"], "LibriSpeech: no directory was given; give it by --corpus, several separated by ':'"),
+    (["--corpus", "", "--stop-stage", "1"], "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'"),
     (["--subset", "100", "--stop-stage", "1"], "no folder train-clean-100, dev-clean, dev-other, test-clean, test-other below"),
     (["--subset", "10"], "run.sh: error: --subset: '10' is none of mini 100 460 960; give one of these"),
     (["--sizes", "small.sh"], "s5/small.sh: no such file"),

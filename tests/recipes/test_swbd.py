@@ -97,4 +97,4 @@ def test_wrong_discs(swbd_corpora, tmp_path):
     for option, message in (("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
                             ("--rt03", "prepare_rt03.py: error: RT-03 (LDC2007S10): no data/audio/eval03/english/cts")):  # fmt: skip
         told = run(tmp_path / "run", *options({**swbd_corpora, option: tmp_path / "empty"}), "--stop-stage", 1, status=1)
-        assert message in told and f"below {tmp_path}/empty; give its directory by {option}" in told
+        assert message in told and f"below {tmp_path}/empty; give its directory with {option}" in told

@@ -1,6 +1,6 @@
-"""The calls of Fisher English on its discs: where the audio, the transcripts and the tables of both parts lie.
+"""Find the calls of Fisher English on its discs: the audio, transcripts and tables of both parts.
 
-Part 1 (LDC2004S13, LDC2004T19) holds the calls 00001 to 05850, part 2 (LDC2005S13, LDC2005T19) those from 05851 to 11699.
+Part 1 (LDC2004S13, LDC2004T19) contains the calls 00001 to 05850, part 2 (LDC2005S13, LDC2005T19) the calls 05851 to 11699.
 
     fe_03_p1_sph1/audio/000/fe_03_00001.sph              DVDs; downloads have fisher_eng_tr_sp_d1
     [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       also in other folders, but not in data/bbn_orig, which has other files
@@ -26,14 +26,14 @@ TRANSCRIPTS = Disc("Fisher English transcripts (LDC2004T19, LDC2005T19)", "data/
 _AUDIO = r"(fe_03_[0-9]{5})\.(?:sph|wav)"
 _TRANSCRIPT = rf"(fe_03_[0-9]{{5}})\.txt{PACKED}"
 _IN_TRANS = rf"trans/(?:[^/]+/)?{_TRANSCRIPT}"
-_ORIGINALS = "bbn_orig"  # a folder of other files of these names
+_ORIGINALS = "bbn_orig"  # a folder of other files with the same names
 _TABLE = re.compile(r"fe_03_p[12]_(calldata|filelist)\.tbl|(filetable)2?\.txt", re.IGNORECASE)
 _SPHERE = b"NIST_1A"
 
 
 @dataclass
 class Calls:
-    """What lies on the discs.
+    """The files on the discs.
 
     audio, transcripts  {call: file}, a call is `fe_03_00001`
     tables              {calldata, filelist or filetable: files}
@@ -45,7 +45,7 @@ class Calls:
 
 
 def find_transcripts(places: list[Path]) -> Calls:
-    """The transcripts of one part or both, without audio. Raises UserError where there are none."""
+    """The transcripts of one part or both, without audio. Raises UserError if there are none."""
     paths = list(paths_below(places))
     if not (transcripts := _transcripts(paths)):
         raise TRANSCRIPTS.missing(places, paths)
@@ -53,7 +53,7 @@ def find_transcripts(places: list[Path]) -> Calls:
 
 
 def find_calls(places: list[Path]) -> Calls:
-    """Everything of one part or both. Raises UserError where there is no audio, no transcript, or no call that has both."""
+    """All files of one part or both. Raises UserError if there is no audio, no transcript, or no call with both."""
     paths = list(paths_below(places))
     audio = files_by_name([path for path in paths if not _is_wav(path) or _is_sphere(path)], _AUDIO)
     calls = Calls(audio, _transcripts(paths), _tables(paths))
@@ -73,19 +73,19 @@ def part_of(call: str) -> int:
 
 
 def _transcripts(paths: list[Path]) -> dict[str, Path]:
-    """{call: file} of folders `trans` or, if there are none, of all folders but those of BBN's originals."""
+    """{call: file} of folders `trans` or, if there are none, of all folders except BBN's originals."""
     others = (path for path in paths if _ORIGINALS not in map(str.lower, path.parts))
     return files_by_name(paths, _IN_TRANS) or files_by_name(list(others), _TRANSCRIPT)
 
 
 def _is_wav(path: Path) -> bool:
-    """Whether a file is called `fe_03_NNNNN.wav`."""
+    """Whether a file is named `fe_03_NNNNN.wav`."""
     name = without_version(path.name).lower()
     return name.endswith(".wav") and bool(re.fullmatch(_AUDIO, name))
 
 
 def _is_sphere(path: Path) -> bool:
-    """Whether a file is in the form of the discs, whatever its name."""
+    """Whether a file has the format of the discs, independent of its name."""
     with open_file(path) as file:
         return file.read(len(_SPHERE)) == _SPHERE
 
@@ -99,7 +99,7 @@ def _tables(paths: list[Path]) -> dict[str, list[Path]]:
 
 
 def _missing_speech(places: list[Path], paths: list[Path]) -> UserError:
-    """The error that there is no speech, with a hint if it was converted."""
+    """The error for missing speech, with a hint if it was converted."""
     if converted := next(filter(_is_wav, paths), None):
         return UserError(f"{SPEECH.missing(places)}; {converted} is not a SPHERE file: give the audio as the LDC has published it")
     return SPEECH.missing(places, paths)
@@ -113,7 +113,7 @@ def _of_different_parts(calls: Calls) -> UserError:
 
 
 def _log_parts(calls: Calls) -> None:
-    """A line for each part: how many of its calls are there; a warning where some are missing."""
+    """Log the number of calls of each part, as a warning if some are missing."""
     for part, published in NUM_CALLS.items():
         speech, text = (sum(part_of(call) == part for call in found) for found in (calls.audio, calls.transcripts))
         say = log.info if speech == text == published else log.warning

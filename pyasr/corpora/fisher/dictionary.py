@@ -1,7 +1,7 @@
-"""The dictionary of Fisher English: the CMU dictionary for words of the transcripts, acronyms by their letters, noises.
+"""The dictionary of Fisher English: the CMU dictionary for the words of the transcripts, acronyms spelled by letters, noises.
 
 Phones are those of the CMU dictionary in lower case, without stress. `sil`, and the phones of noises and of unknown words,
-are silence phones; the tree may ask about all of them together.
+are silence phones; one question of the tree covers all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FURTHER = {"mm": ("m",)}
 
 
 def in_lower_case(lexicon: Lexicon) -> Lexicon:
-    """The same with words and phones in lower case."""
+    """A lexicon with words and phones in lower case."""
     lowered = Lexicon()
     for word, variants in lexicon.entries.items():
         for phones in variants:
@@ -31,9 +31,9 @@ def in_lower_case(lexicon: Lexicon) -> Lexicon:
 
 
 def of_words(counts: Counter[str], dictionary: Lexicon) -> tuple[Lexicon, Counter[str]]:
-    """(pronunciations of the words that have some, counts of the others); an acronym `c._n._n.` has those of its parts.
+    """(pronunciations of the words in the dictionary, counts of the others); an acronym `c._n._n.` is pronounced as its parts.
 
-    counts      {word: how often it occurs}
+    counts      {word: count}
     dictionary  in lower case, without stress
     """
     lexicon, missing = Lexicon(), Counter()
@@ -47,7 +47,7 @@ def of_words(counts: Counter[str], dictionary: Lexicon) -> tuple[Lexicon, Counte
 
 
 def _of_acronym(word: str, dictionary: Lexicon) -> list[Phones]:
-    """The first pronunciations of the parts between `_`, joined; none where a part is not in the dictionary."""
+    """The first pronunciations of the parts between `_`, joined; none if a part is not in the dictionary."""
     parts = [dictionary.pronunciations(part) for part in word.split("_")]
     return [sum((variants[0] for variants in parts), ())] if len(parts) > 1 and all(parts) else []
 
@@ -65,11 +65,11 @@ def as_dict_dir(lexicon: Lexicon, noises: dict[str, str] = NOISES) -> DictDir:
 def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path, noises: dict[str, str] = NOISES) -> Lexicon:
     """Fill the directory `out`, with `missing_words.txt` (COUNT WORD); returns the lexicon.
 
-    Raises UserError where not one word is in the dictionary.
+    Raises UserError if none of the words is in the dictionary.
     """
     lexicon, missing = of_words(Counter({word: counts[word] for word in counts if word not in noises}), dictionary)
     if not lexicon.entries:
-        raise UserError("not one word of the transcripts is in the dictionary; give one of English by --dictionary")
+        raise UserError("no word of the transcripts is in the dictionary; give an English one with --dictionary")
     _tell_missing(counts, missing)
     as_dict_dir(lexicon, noises).write(out)
     write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count(missing)])

@@ -1,4 +1,4 @@
-"""Sets of Fisher English: the first utterances, by calls, are for development and test, as in Kaldi's recipe."""
+"""Split Fisher English: the first utterances, in the order of calls, form dev and test, as in Kaldi's recipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyasr.corpora.fisher.calls import CALL_PREFIX
 
 
 def in_order_of_calls(utterances: list[str]) -> list[str]:
-    """Names of utterances in the order of their calls, sides and times, whatever their speakers are."""
+    """Names of utterances in the order of calls, sides and times, independent of speakers."""
     return sorted(utterances, key=_from_call)
 
 
@@ -20,12 +20,12 @@ def _from_call(utterance: str) -> str:
 def split(utterances: list[str], num_dev: int, num_test: int, where: Path) -> dict[str, list[str]]:
     """{dev, test, train: utterances}: the first `num_dev`, the next `num_test`, the rest.
 
-    Raises UserError, headed by `where`, if there is no rest, and for an utterance that is not of Fisher.
+    Raises UserError, beginning with `where`, if nothing is left for training, and for an utterance that is not from Fisher.
     """
     if strange := [utterance for utterance in utterances if CALL_PREFIX not in utterance]:
-        raise UserError(f"{where}: '{strange[0]}' is not an utterance of Fisher; give what local/prepare_fisher.py has made")
+        raise UserError(f"{where}: '{strange[0]}' is not an utterance of Fisher; give a directory written by local/prepare_fisher.py")
     ordered, num_heldout = in_order_of_calls(utterances), num_dev + num_test
     if len(ordered) <= num_heldout:
-        found = f"{len(ordered)} utterances, which leaves none for training beside {num_dev} of dev and {num_test} of test"
+        found = f"{len(ordered)} utterances, which leaves none for training besides {num_dev} for dev and {num_test} for test"
         raise UserError(f"{where}: {found}; give more calls, or lower --num-dev and --num-test")
     return {"dev": ordered[:num_dev], "test": ordered[num_dev:num_heldout], "train": ordered[num_heldout:]}

@@ -1,10 +1,10 @@
-"""Who speaks on each side of a call: tables of Fisher English.
+"""The speakers on each side of a call, from tables of Fisher English.
 
     fe_03_p1_calldata.tbl   CALL_ID,DATE_TIME,...,APIN,ASX.DL,...,BPIN,BSX.DL,...    m.a: a man, American
-    fe_03_p1_filelist.tbl   fe_03_p1_sph1 00001 ff LDC     volume and call also stand in the other order
+    fe_03_p1_filelist.tbl   fe_03_p1_sph1 00001 ff LDC     volume and call may also be swapped
     filetable.txt           fe_03_p1_sph1 fe_03_00001.sph ff
 
-A PIN is not always one person: some have a man in one call and a woman in another. So a speaker is a PIN with a sex.
+A PIN is not always one person: some PINs have a man in one call and a woman in another. A speaker is therefore a PIN with a sex.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pyasr.base import log
 from pyasr.corpora.conversations import CHANNELS
 from pyasr.io.content import read_content
 
-_COLUMNS = {"CALL_ID": 0, "APIN": 5, "ASX.DL": 6, "BPIN": 10, "BSX.DL": 11}  # where there is no header
+_COLUMNS = {"CALL_ID": 0, "APIN": 5, "ASX.DL": 6, "BPIN": 10, "BSX.DL": 11}  # if there is no header
 _CALL, _SEXES = re.compile(r"(?:fe_03_)?([0-9]{5})(?:\.\w+)?", re.IGNORECASE), re.compile(r"[mf]{2}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Caller:
-    """One side of a call; what no table tells is ''. `sex` is m or f."""
+    """One side of a call; unknown values are ''. `sex` is m or f."""
 
     pin: str = ""
     sex: str = ""
@@ -49,7 +49,7 @@ def _of_all(paths: list[Path], read) -> Iterator[tuple]:
     for path in paths:
         found = read(path)
         if not found:
-            log.warning(f"{path}: not one line tells a call and its callers; the table is not used")
+            log.warning(f"{path}: no line contains a call and its callers; the table is not used")
         yield from found.items()
 
 
@@ -69,13 +69,13 @@ def read_calldata(path: Path) -> dict[str, Caller]:
 
 
 def _sex(dialect: str) -> str:
-    """m or f of `m.a`, '' of anything else."""
+    """m or f from a value such as `m.a`; '' for other values."""
     sex = dialect.partition(".")[0].lower()
     return sex if sex in ("m", "f") else ""
 
 
 def read_sexes(path: Path) -> dict[str, str]:
-    """{side: m or f} of a filelist or a filetable, whose fields stand in several orders."""
+    """{side: m or f} of a filelist or a filetable, whose order of fields varies."""
     sexes = {}
     for fields in (re.split(r"[\s,]+", line.strip()) for line in _lines(path)):
         call, both = _first(_CALL, fields), _first(_SEXES, fields)
@@ -89,5 +89,5 @@ def _first(pattern: re.Pattern, fields: Iterable[str]) -> re.Match | None:
 
 
 def _lines(path: Path) -> list[str]:
-    """Of a table, whatever its encoding: all that is read of it is ASCII."""
+    """The lines of a table in any encoding; the fields that are used are ASCII."""
     return read_content(path).decode("latin-1").splitlines()

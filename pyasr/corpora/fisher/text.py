@@ -12,7 +12,7 @@ _NOISES = dict.fromkeys(("breath", "cough", "lipsmack", "noise", "sigh", "sneeze
 _OTHERS = {"laugh": "[laughter]", "laughter": "[laughter]", "skip": "", "pause": ""}
 ACOUSTIC_MARKS = {**_NOISES, **_OTHERS, "mn": "[noise]"}
 LM_MARKS = {**_NOISES, **_OTHERS, "mn": "[vocalized-noise]"}
-_MARK = re.compile(r"((?<!\S)-)?\[+(\w+)\]+(-(?!\S))?")  # with the hyphen of a word that was broken off
+_MARK = re.compile(r"((?<!\S)-)?\[+(\w+)\]+(-(?!\S))?")  # with the hyphen of a truncated word
 _SHORTENED = re.compile(r"(?<!\S)'(?=(?:blade|cause|course|frisco|okay|plain|specially)(?!\S))")
 _QUOTED = re.compile(r"(?<!\S)'(?=\S)([^']*(?:'(?=\S)[^']*)*)'(?!\S)")
 _WHOLE_WORDS = frozenset(
@@ -22,12 +22,12 @@ _WHOLE_WORDS = frozenset(
 
 
 def is_unsure(text: str) -> bool:
-    """Whether the transcriber was not sure of some of the words, which stand between `((` and `))`."""
+    """Whether the transcriber was unsure of some words, which are between `((` and `))`."""
     return "((" in text or "))" in text
 
 
 def acoustic_words(text: str) -> str:
-    """The words for acoustic training; '' where nothing is left.
+    """The words for acoustic training; '' if nothing is left.
 
     >>> acoustic_words("[sigh] well [[skip]] c._n._n. th- [laugh]-")
     '[noise] well c._n._n. th- [laughter]'
@@ -36,7 +36,7 @@ def acoustic_words(text: str) -> str:
 
 
 def lm_words(text: str) -> str:
-    """The words for a language model that is mixed with Switchboard's, in its spelling; '' where nothing is left.
+    """The words for a language model that is mixed with Switchboard's, in its spelling; '' if nothing is left.
 
     >>> lm_words("'cause (( the )) non-stop york- 'kay - [mn]")
     'cause the non stop york -kay [vocalized-noise]'
@@ -59,5 +59,5 @@ def _lm_words_of(token: str) -> list[str]:
 
 
 def _with_marks(text: str, marks: dict[str, str]) -> str:
-    """Known marks such as `[laugh]`, `[[skip]]` as words of their own; others stay as they are."""
+    """Replace known marks, such as `[laugh]` and `[[skip]]`, by separate words; other marks are unchanged."""
     return _MARK.sub(lambda found: f" {marks[found[2].lower()]} " if found[2].lower() in marks else found[0], text)

@@ -1,11 +1,11 @@
-"""Transcripts of Fisher English: a file for each call, a line for each utterance.
+"""Read transcripts of Fisher English: one file per call, one line per utterance.
 
     # fe_03_00001.sph
     # Transcribed at the LDC
 
     7.92 9.52 B: hi my name is somebody
 
-Times are seconds; A is channel 1, B is channel 2; blank lines and lines that begin with `#` are no utterances.
+Times are seconds; A is channel 1, B is channel 2; blank lines and lines that begin with `#` are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WRONG_BEGINS = {("fe_03_11487", 31.09): 231.09}  # ends at 234.06
 
 @dataclass(frozen=True)
 class Line:
-    """What one side says from `begin_s` to `end_s` (seconds), as it is written in the transcript."""
+    """The words of one side from `begin_s` to `end_s` (seconds), as in the transcript."""
 
     call: str
     channel: str
@@ -48,7 +48,7 @@ class Line:
 
 
 def read_transcript(call: str, path: Path, left_out: LeftOut) -> list[Line]:
-    """The lines of a transcript in its order. What cannot be read, single lines or the whole file, goes to `left_out`."""
+    """The lines of a transcript in file order. Unreadable lines, or an unreadable file, are added to `left_out`."""
     try:
         content = read_content(path)
     except SystemRefusal:
@@ -64,7 +64,7 @@ def read_transcript(call: str, path: Path, left_out: LeftOut) -> list[Line]:
 
 
 def _line(call: str, raw: bytes, where: str, left_out: LeftOut) -> Line | None:
-    """One line; None for blank lines, comments, and what is left out."""
+    """One line; None for blank lines, comments and skipped lines."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -80,6 +80,6 @@ def _line(call: str, raw: bytes, where: str, left_out: LeftOut) -> Line | None:
 
 
 def _repaired(line: Line) -> Line:
-    """The line with the time that was meant, where the release is known to have another."""
+    """The line, with a known error of the release in its times corrected."""
     begin_s = _WRONG_BEGINS.get((line.call, line.begin_s), line.begin_s)
     return replace(line, begin_s=begin_s) if begin_s < line.end_s else line

@@ -1,4 +1,4 @@
-"""From the calls of Fisher English to utterances for acoustic training: what is taken, and why the rest is left out."""
+"""Select utterances for acoustic training from the calls of Fisher English, with reasons for those left out."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pyasr.corpora.fisher.text import acoustic_words, is_unsure
 from pyasr.corpora.fisher.transcripts import Line, read_transcript
 
 MAX_S = 30.0
-BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's recipe sre08 leaves them out
+BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's recipe sre08 excludes them
 
 
 @dataclass
 class Taken:
-    """The utterances in the order of calls, and what is left out: calls, and utterances of the others."""
+    """The utterances in the order of calls, and what is left out: whole calls, and utterances of other calls."""
 
     utterances: list[Utterance] = field(default_factory=list)
     calls_left_out: LeftOut = field(default_factory=LeftOut)
     left_out: LeftOut = field(default_factory=LeftOut)
 
     def log(self) -> None:
-        """A warning for each reason why calls or utterances are left out."""
+        """Log a warning for each reason for leaving out calls or utterances."""
         self.calls_left_out.log("calls")
         self.left_out.log("utterances")
 
 
 def take(calls: Calls, callers: dict[str, Caller]) -> Taken:
-    """The utterances of all calls with speech and a transcript; a side of which `callers` tells no PIN is a speaker."""
+    """The utterances of all calls with speech and a transcript; a side without a PIN in `callers` is a speaker itself."""
     taken = Taken()
     seconds = seconds_of_calls(calls.audio, _usable(calls, taken.calls_left_out))
     found: dict[str, Utterance] = {}
@@ -54,9 +54,9 @@ def utterance_of(line: Line, callers: dict[str, Caller]) -> Utterance:
 
 
 def _why_not(line: Line, utterance: Utterance, found: dict[str, Utterance]) -> str:
-    """Why an utterance cannot be used, whatever its audio is; '' where it can."""
+    """Why an utterance is not usable, apart from its audio; '' if it is."""
     if is_unsure(line.text):
-        return "words that the transcriber was not sure of"
+        return "words of which the transcriber was unsure"
     if not utterance.text:
         return "no words"
     if utterance.end_s - utterance.begin_s > MAX_S:
@@ -65,7 +65,7 @@ def _why_not(line: Line, utterance: Utterance, found: dict[str, Utterance]) -> s
 
 
 def _usable(calls: Calls, left_out: LeftOut) -> list[str]:
-    """The calls that have speech and a transcript, in order, but those of bad audio."""
+    """The calls with speech and a transcript, in order, except calls with bad audio."""
     usable = []
     for call in sorted(calls.audio.keys() | calls.transcripts.keys()):
         if reason := _why_not_call(call, calls):

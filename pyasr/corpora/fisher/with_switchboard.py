@@ -1,4 +1,4 @@
-"""A dictionary of Fisher and Switchboard together: Fisher's, with the acronyms of Switchboard in its phones.
+"""A joint dictionary of Fisher and Switchboard: Fisher's, plus Switchboard's acronyms in Fisher's phones.
 
 Mississippi State's dictionary of Switchboard has three phones that the CMU dictionary does not have: ax, en, el.
 """
@@ -17,7 +17,7 @@ _IN_CMU_PHONES = {"ax": ("ah",), "en": ("ah", "n"), "el": ("ah", "l")}
 
 
 def in_cmu_phones(phones: Phones) -> Phones:
-    """Phones of Mississippi State's set in those of the CMU dictionary, in lower case."""
+    """Map Mississippi State's phones to those of the CMU dictionary, in lower case."""
     return tuple(phone for one in phones for phone in _IN_CMU_PHONES.get(one, (one,)))
 
 

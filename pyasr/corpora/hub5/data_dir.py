@@ -20,7 +20,7 @@ from pyasr.lang.symbols import write_lines
 
 
 def make_evaluation_set(options, name: str, kind: EvaluationSet, audio: list[Path], text: list[Path]) -> None:
-    """Make DATA/NAME from the discs below `audio` and `text`, unless it is up to date, and log its counts beside the published ones.
+    """Create DATA/NAME from the discs below `audio` and `text`, unless it is up to date, and log its counts next to the published ones.
 
     `options` are those of the program; its `glm`, if given, replaces the one on the discs. Raises UserError for a missing file and for a
     glm that scoring cannot read, which would otherwise stop the recipe after the first decoding.
@@ -41,7 +41,7 @@ def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> Non
     utterances = within_audio(utterances, seconds, left)
     left.log("segments")
     if not utterances:
-        raise UserError(f"{files.stm[0]}: none of its segments has audio that can be used; give audio and reference of the same set")
+        raise UserError(f"{files.stm[0]}: none of its segments has usable audio; give audio and reference of the same set")
     write_data_dir(out, tables_of(utterances, files.audio))
     write_lines(out / "stm", stm.lines)
     write_lines(out / "glm", read_lines(files.glm))

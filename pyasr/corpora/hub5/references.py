@@ -1,4 +1,4 @@
-"""References of NIST's evaluation sets of telephone speech (stm) and lists of their segments (pem), as they are on the discs.
+"""Read references (stm) and segment lists (pem) of NIST's evaluation sets of telephone speech, as they are on the discs.
 
     en_4156 A en_4156_A 357.64 359.64 <O,en,F,en-F>  WELL (%HESITATION) I { DON'T / DO NOT } (TH-) THINK        stm
     fsh_60262 1 inter_segment_gap 1.09 1.10 <O,FI,M,STANDARD>
@@ -24,14 +24,14 @@ _ALTERNATIVES = re.compile(r"\{([^{}/]*)(?:/[^{}]*)*\}")
 
 @dataclass(frozen=True)
 class References:
-    """Comments (with the categories and labels) and segments of one or several stm files, in their order."""
+    """Comments (with categories and labels) and segments of one or several stm files, in file order."""
 
     comments: list[str]
     segments: list[Segment]
 
     @property
     def lines(self) -> list[str]:
-        """The lines of one stm."""
+        """The lines of a single stm with all of them."""
         return [*self.comments, *map(str, self.segments)]
 
 
@@ -83,6 +83,6 @@ def read_pem(path: Path) -> list[tuple[str, float, float]]:
 
 
 def plain_words(text: str) -> str:
-    """The words of a reference in lower case: the first of alternatives, `@` is nothing, optional words without their parentheses."""
+    """The words of a reference in lower case: the first of several alternatives, nothing for `@`, optional words without parentheses."""
     words = _ALTERNATIVES.sub(r" \1 ", text).translate(_PARENTHESES).lower().split()
     return " ".join(word for word in words if word != "@")

@@ -1,4 +1,4 @@
-"""NIST's evaluation sets of telephone speech: where their files lie on discs, and their utterances.
+"""NIST's evaluation sets of telephone speech: their files on the discs, and their utterances.
 
 Utterances are named by side and times of the reference in units of 10 ms: `en_4156-A_035764-035964`.
 """
@@ -19,16 +19,16 @@ from pyasr.corpora.hub5.references import References, plain_words, span_of
 from pyasr.data.stm import Segment
 
 MOST_STRETCH_S = 0.1
-Times = dict[tuple[str, int, int], tuple[float, float]]  # (side, begin and end in 10 ms): what of the recording is decoded, in seconds
+Times = dict[tuple[str, int, int], tuple[float, float]]  # {(side, begin and end in 10 ms): decoded part of the recording, in seconds}
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Patterns of the files of a set (`pyasr.corpora.discs.files_by_name`), the discs that hold them, and published counts.
+    """Patterns of the files of a set (`pyasr.corpora.discs.files_by_name`), the discs that contain them, and published counts.
 
-    pem     list of segments; None where the segments are those of the stm
-    folder  files in such folders come before those of the same kind elsewhere
-    subsets {name: regular expression of the names of its files} that are scored apart
+    pem     list of segments; None: the segments of the stm
+    folder  files in such folders take precedence over files of the same kind elsewhere
+    subsets {name: regular expression for its file names} of subsets that are scored separately
     """
 
     audio: str
@@ -74,14 +74,14 @@ class SetFiles:
 
     @property
     def tables(self) -> list[Path]:
-        """All but the audio."""
+        """All files except the audio."""
         return [*self.stm, self.glm, *filter(None, [self.pem])]
 
 
 def find_files(kind: EvaluationSet, audio: list[Path], text: list[Path], glm: Path | None = None) -> SetFiles:
-    """The files of a set below these places. `glm` stands for the one on the discs.
+    """The files of a set below these places. `glm` replaces the one on the discs.
 
-    Raises UserError for a kind of file that is not there.
+    Raises UserError if a kind of file is missing.
     """
     audio_paths, text_paths = list(paths_below(audio)), list(paths_below(text))
     found = _of_kind(audio_paths, kind.audio, kind.folder)
@@ -93,18 +93,18 @@ def find_files(kind: EvaluationSet, audio: list[Path], text: list[Path], glm: Pa
             raise disc.missing(places, paths)
     pem = next(iter(files_by_name([*audio_paths, *text_paths], kind.pem).values()), None) if kind.pem else None
     if kind.pem and not pem:
-        log.warning(f"{kind.audio_disc.name}: no list of segments (.pem) in it; the segments are those of the reference")
+        log.warning(f"{kind.audio_disc.name}: it contains no list of segments (.pem); the segments of the reference are used")
     return SetFiles(found, list(references.values()), rules[0], pem)
 
 
 def _of_kind(paths: list[Path], pattern: str, folder: str) -> dict[str, Path]:
-    """Files of a pattern, those in `folder` where there are any there: discs of several languages hold others."""
+    """Files that match a pattern. If some are in `folder`, only these, because discs of several languages contain others."""
     return files_by_name(paths, rf"{folder}/{pattern}") or files_by_name(paths, pattern)
 
 
 def utterances_of(stm: References, pem: list[tuple[str, float, float]] | None, audio: Iterable[str], left: LeftOut) -> list[Utterance]:
-    """The utterances that are scored, with words or without, of the calls with `audio`. Their times are those of the pem, a little
-    stretched, where there is one."""
+    """The scored utterances of the calls with `audio`, also those without words. If there is a pem, its times are used, slightly
+    stretched."""
     spans = None if pem is None else stretched(pem)
     calls, found = set(audio), {}
     for segment in stm.segments:
@@ -125,14 +125,14 @@ def _utterance(segment: Segment, spans: Times) -> Utterance:
 
 
 def _reason_against(segment: Segment, calls: set[str]) -> str:
-    """Why a segment is left out; '' where it is not."""
+    """Why a segment is left out; '' if it is used."""
     if segment.is_ignored:
         return "ignored in scoring"
     return "" if segment.file in calls else "no audio of their call"
 
 
 def stretched(segments: list[tuple[str, float, float]]) -> Times:
-    """Segments that begin and end up to 0.1 s earlier and later, at most half of the gap to the neighbours of their side."""
+    """Segments extended at both ends by up to 0.1 s, but at most half of the gap to the neighbour on the same side."""
     sides = defaultdict(list)
     for side, begin, end in segments:
         sides[side].append((hundredths(begin), hundredths(end)))
@@ -148,15 +148,15 @@ def stretched(segments: list[tuple[str, float, float]]) -> Times:
 
 
 def _compare(stm: References, spans: Times) -> None:
-    """Warn of segments that only one of pem and stm has, with the first of each."""
+    """Warn about segments that occur only in the pem or only in the stm, with the first of each."""
     of_stm = {span_of(segment) for segment in stm.segments}
     for has, lacks, only in (("reference", "pem", of_stm - spans.keys()), ("pem", "reference", spans.keys() - of_stm)):
         if only:
             side, begin, end = min(only)
-            log.warning(f"{len(only)} segments of the {has} are not in the {lacks}, the first is {side} {begin / 100:.2f} {end / 100:.2f}")
+            log.warning(f"{len(only)} segments of the {has} are not in the {lacks}; the first is {side} {begin / 100:.2f} {end / 100:.2f}")
 
 
 def log_calls(kind: EvaluationSet, stm: References, audio: Iterable[str]) -> None:
-    """Name the calls that only one of reference and audio has."""
+    """Log the calls that have only a reference or only audio."""
     files, calls = {segment.file for segment in stm.segments}, set(audio)
     log_calls_that_have({"a reference, but no audio": files - calls, "audio, but no reference": calls - files}, kind.audio_disc.name)

@@ -18,7 +18,7 @@ _PAGE = "www.openslr.org/11"
 
 @dataclass(frozen=True)
 class _File:
-    """A published file: its names, the first the published one, and its size in bytes."""
+    """A published file: its names, the published one first, and its size in bytes."""
 
     names: tuple[str, ...]
     num_bytes: int
@@ -37,7 +37,7 @@ RESCORING_MODELS = tuple(name for name in _FILES if name not in (LEXICON, GRAPH_
 def find_files(places: list[Path], rescoring: list[str]) -> dict[str, Path]:
     """{lexicon, tgsmall and the models of `rescoring`: file} at or below `places`.
 
-    Raises UserError that names all that is not there, and what to do.
+    Raises UserError that names all missing files, and the remedy.
     """
     found: dict[str, Path] = {}
     wanted = [LEXICON, GRAPH_MODEL, *rescoring]
@@ -55,21 +55,21 @@ def find_files(places: list[Path], rescoring: list[str]) -> dict[str, Path]:
 
 def _missing(names: list[str], places: list[Path]) -> UserError:
     listed = ", ".join(f"{_FILES[name].names[0]} ({name})" for name in names)
-    advice = f"download from {_PAGE}, and give their directory by --lm-dir"
+    advice = f"download from {_PAGE}, and give their directory with --lm-dir"
     if set(names) <= set(RESCORING_MODELS):
-        advice += ", or leave these models out of --rescoring"
+        advice += ", or remove these models from --rescoring"
     return UserError(f"LibriSpeech's lexicon and language models: no {listed} below {', '.join(map(str, places))}; {advice}")
 
 
 def _check_size(name: str, path: Path) -> None:
-    """Warn where a file under its published name has another size, as after a broken download."""
+    """Warn if a file with its published name has another size, as after an interrupted download."""
     size, expected = path.stat().st_size, _FILES[name].num_bytes
     if path.name == _FILES[name].names[0] and size != expected:
-        log.warning(f"{path}: {size:,} bytes, published {expected:,}: cut short, or another file")
+        log.warning(f"{path}: {size:,} bytes, published {expected:,}: truncated, or another file")
 
 
 def read_lexicon(path: Path) -> Lexicon:
-    """The lexicon, in which an entry may stand several times. Raises UserError for a word without phones, and if there is no word."""
+    """The lexicon, in which an entry may occur several times. Raises UserError for a word without phones, and if there are no words."""
     lexicon = Lexicon()
     for number, line in enumerate(read_word_lines(path), 1):
         word, *phones = line.split() or [""]

@@ -1,8 +1,8 @@
-"""The utterances of a part of LibriSpeech: FLAC files with transcripts, as tables of a data directory.
+"""The utterances of a part of LibriSpeech (FLAC files with transcripts), as tables of a data directory.
 
     1088/134315/1088-134315-0000.flac      utterance READER-CHAPTER-NUMBER, speaker READER-CHAPTER, as in Kaldi's recipe
     1088/134315/1088-134315.trans.txt      1088-134315-0000 SO IT IS
-    SPEAKERS.TXT                           1088 | F | train-clean-100 | 25.00 | NAME, which may hold |
+    SPEAKERS.TXT                           1088 | F | train-clean-100 | 25.00 | NAME, which may contain |
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pyasr.io.text import read_lines
 
 RATE_HZ = 16_000
 _UTTERANCE = re.compile(r"\d+-\d+-\d+")
-_ALONE = 2000  # files that one process looks at sooner than others are started
-_AT_ONCE = 200  # files that a process is given at once
+_ALONE = 2000  # up to this number of files, one process is faster than starting several
+_AT_ONCE = 200  # files per task of a process
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """An utterance of a reader; `seconds` by the header of its FLAC file."""
+    """An utterance of a reader; `seconds` comes from the header of its FLAC file."""
 
     name: str
     audio: Path
@@ -60,7 +60,7 @@ class Sources:
 
     @classmethod
     def of(cls, folders: list[Path]) -> Sources:
-        """Of folders of a part. Raises UserError where they hold no audio or no transcripts."""
+        """The files in the folders of a part. Raises UserError if there is no audio or no transcript."""
         paths = list(paths_below(folders))
         found = cls(files_by_name(paths, r"(\d+-\d+-\d+)\.flac"), files_by_name(paths, rf"(\d+-\d+)\.trans\.txt{PACKED}"))
         for files, form in ((found.audio, "READER-CHAPTER-NUMBER.flac"), (found.transcripts, "READER-CHAPTER.trans.txt")):
@@ -69,7 +69,7 @@ class Sources:
         return found
 
     def lines(self) -> Iterator[str]:
-        """A line for each file, which changes when the file comes, goes or is replaced."""
+        """A line per file. The lines change when a file is added, removed or replaced."""
         for path in self.audio.values():
             yield f"{path} {path.stat().st_size}"
         for path in self.transcripts.values():
@@ -77,9 +77,9 @@ class Sources:
 
 
 def read_utterances(sources: Sources, num_processes: int, left_out: LeftOut) -> list[Utterance]:
-    """The utterances that have whole audio of one channel at 16 kHz and a transcript with words, sorted; the others go to `left_out`.
+    """The utterances with complete audio of one channel at 16 kHz and a transcript with words, sorted; others are added to `left_out`.
 
-    Raises UserError for a file of transcripts that has other lines, or is not UTF-8.
+    Raises UserError for a file of transcripts with lines in another format, or not in UTF-8.
     """
     texts = _read_transcripts(sources.transcripts, left_out)
     for name in sorted(sources.audio.keys() - texts.keys()):
@@ -110,7 +110,7 @@ def _read_transcripts(files: dict[str, Path], left_out: LeftOut) -> dict[str, st
 
 
 def _look_at_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float, str]]:
-    """`look_at_flac` of all."""
+    """`look_at_flac` of all files."""
     if num_processes == 1 or len(paths) < _ALONE:
         yield from map(look_at_flac, paths)
         return
@@ -122,7 +122,7 @@ def _look_at_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float,
 
 
 def look_at_flac(path: Path) -> tuple[float, str]:
-    """(seconds, why the file cannot be used, '' where it can), by its header and its last frame."""
+    """(seconds, why the file is not usable or ''), from its header and its last frame."""
     with open_file(path) as file, readable(path):
         head = file.read(flac_length.HEADER_BYTES)
         if not flac_length.is_flac(head):
@@ -131,12 +131,12 @@ def look_at_flac(path: Path) -> tuple[float, str]:
         if (rate, num_channels) != (RATE_HZ, 1):
             return 0.0, f"audio that is not of one channel at {RATE_HZ} Hz"
         if not num_samples or not audio_ends.ends_well(file, head, os.fstat(file.fileno()).st_size):
-            return 0.0, "audio that is cut short"
+            return 0.0, "audio that is truncated"
     return num_samples / rate, ""
 
 
 def read_sexes(folders: list[Path]) -> dict[str, str]:
-    """{reader: m or f} by the files SPEAKERS.TXT that lie beside the folders of parts; what else stands in them is passed over."""
+    """{reader: m or f} from the files SPEAKERS.TXT next to the folders of parts; other content is ignored."""
     sexes = {}
     for path in speaker_tables(folders):
         for line in lines_of(path.read_bytes(), path):
@@ -147,19 +147,19 @@ def read_sexes(folders: list[Path]) -> dict[str, str]:
 
 
 def speaker_tables(folders: list[Path]) -> list[Path]:
-    """The files SPEAKERS.TXT, in any case of letters, beside folders of parts."""
+    """The files SPEAKERS.TXT (case-insensitive) next to the folders of parts."""
     beside = {folder.parent: None for folder in folders}
     return [path for parent in beside for path in sorted(parent.iterdir()) if path.name.lower() == "speakers.txt" and path.is_file()]
 
 
 def tables_of(utterances: list[Utterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:
-    """The tables of the data directory of these utterances; spk2gender only where the sex of all readers is known."""
+    """The tables of the data directory of these utterances; spk2gender only if the sex of all readers is known."""
     tables = {"wav.scp": {u.name: as_named(u.audio) for u in utterances}, "text": {u.name: u.text for u in utterances},
               "utt2spk": {u.name: u.speaker for u in utterances}, "utt2dur": {u.name: u.seconds for u in utterances}}
     unknown = sorted({u.reader for u in utterances} - sexes.keys(), key=int)
     if unknown:
         named = " ".join(unknown[:_MOST_NAMED]) + " ..." * (len(unknown) > _MOST_NAMED)
-        log.warning(f"no spk2gender is written: SPEAKERS.TXT is not there, or does not tell the sex of the readers {named}")
+        log.warning(f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {named}")
     else:
         tables["spk2gender"] = {u.speaker: sexes[u.reader] for u in utterances}
     return tables

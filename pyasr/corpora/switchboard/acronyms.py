@@ -1,5 +1,5 @@
-"""Acronyms that are spoken letter by letter: one word of the lexicon and of transcripts, `IBM` as `i._b._m.`. They are scored as letters
-(`pyasr.data.spoken`).
+"""Acronyms that are spoken letter by letter. Each is one word of the lexicon and the transcripts, `IBM` as `i._b._m.`, and is scored as
+letters (`pyasr.data.spoken`).
 
     IBM  i._b._m.       i b m
     TVs  t._v.s         t v's
@@ -51,13 +51,13 @@ def _written(letters: str) -> str:
 
 
 def acronyms_in(dictionary: Lexicon) -> dict[str, str]:
-    """{word in its case: acronym} of all acronyms of a dictionary of mixed case, and of the 26 capital letters."""
+    """{word in its case: acronym} for all acronyms of a mixed-case dictionary and the 26 capital letters."""
     found = {word: acronym for word in dictionary.entries if (acronym := acronym_of(word, dictionary.pronunciations(word)))}
     return found | {letter: _written(letter) for letter in LETTER_NAMES}
 
 
 def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
-    """The words with acronyms in their place, by exact case. `I` is a letter only in a run of single letters with others."""
+    """Replace words by acronyms, case-sensitively. `I` is a letter only in a run of several single letters."""
     result = []
     for is_letter, run in groupby(words, LETTER_NAMES.__contains__):
         run = list(run)

@@ -1,7 +1,7 @@
-"""Switchboard-1 Release 2 (LDC97S62): calls on discs and their transcripts, as utterances.
+"""Utterances of Switchboard-1 Release 2 (LDC97S62), from the calls on discs and their transcripts.
 
-Utterances are named by their side and times in units of 10 ms, `sw02001-A_000098-001156`, or after their speaker where callers are known,
-`sw1020-02001-A_000098-001156`.
+Utterances are named by their side and times in units of 10 ms, `sw02001-A_000098-001156`, or, if callers are known, by their
+speaker, `sw1020-02001-A_000098-001156`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyasr.corpora.switchboard.text import words_of
 from pyasr.corpora.switchboard.transcripts import Transcripts, Turn, turns_of
 
 DISC = Disc("Switchboard-1 Release 2 (LDC97S62)", "sw0NNNN.sph (2,435 or 2,438 calls, sw02001.sph to sw04940.sph)", "--swbd")
-EMPTY_SIDES = frozenset({"sw02167-B"})  # nothing is said there but noise, on which training fails
+EMPTY_SIDES = frozenset({"sw02167-B"})  # contains only noise, on which training fails
 NUM_CALLS = (2435, 2438)  # of the two releases in circulation
 NUM_DVDS = 4
 PUBLISHED = [Published("recordings", (4870, 4876)), Published("utterances", (264_000,), 0.02), Published("hours", (318.5,), 0.02)]
@@ -42,7 +42,7 @@ def find_audio(places: list[Path]) -> dict[str, Path]:
 
 
 def calls_with_both(audio: Mapping[str, Path], sides: Iterable[str]) -> list[str]:
-    """Calls with audio and transcripts of a side, sorted. Those that lack one of them are logged. Raises UserError where all do."""
+    """Calls with audio and the transcript of a side, sorted. Calls that lack one of them are logged. Raises UserError if all do."""
     transcribed = {side.partition("-")[0] for side in sides}
     both = sorted(audio.keys() & transcribed)
     if not both:
@@ -57,7 +57,8 @@ def calls_with_both(audio: Mapping[str, Path], sides: Iterable[str]) -> list[str
 
 def utterances_of(transcripts: Transcripts, calls: Iterable[str], acronyms: Mapping[str, str], callers: Mapping[str, str],
                   left: LeftOut) -> list[Utterance]:  # fmt: skip
-    """The utterances with words of these calls, others in `left`. `callers` is {side: speaker}; a side without one is a speaker itself."""
+    """The utterances of these calls that have words; others are added to `left`. `callers`: {side: speaker}; a side without an entry is
+    its own speaker."""
     wanted, found = set(calls), {}
     for side, (name, content) in sorted(transcripts.sides.items()):
         for turn in turns_of(side, name, content, left):
@@ -68,7 +69,7 @@ def utterances_of(transcripts: Transcripts, calls: Iterable[str], acronyms: Mapp
             else:
                 found[utterance.name] = utterance
     if not found:
-        raise UserError(f"{DISC.name}: no segment with words is left of {len(transcripts.sides)} transcripts; see what was left out")
+        raise UserError(f"{DISC.name}: no segment with words is left of {len(transcripts.sides)} transcripts; check what was left out")
     return list(found.values())
 
 
@@ -80,7 +81,7 @@ def _utterance(turn: Turn, speaker: str, words: str) -> Utterance:
 
 
 def _reason_against(utterance: Utterance, calls: set[str], found: Mapping[str, Utterance]) -> str:
-    """Why an utterance is left out; '' where it is not."""
+    """Why an utterance is left out; '' if it is used."""
     if not utterance.text:
         return "silence"
     if utterance.call not in calls:

@@ -16,12 +16,11 @@ from pyasr.data.datadir import write_data_dir
 
 
 def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path], tables: SpeakerTables, by_caller: bool) -> None:
-    """Fill the directory `out`; what is left out, of what is found on the discs, is logged with its reasons. Raises UserError if
-    nothing is left.
+    """Fill the directory `out`; log what is left out, with reasons. Raises UserError if nothing is left.
 
     audio        {call: file}
     transcripts  files of `find_transcripts`
-    by_caller    whether callers are the speakers, rather than sides
+    by_caller    use callers as speakers, instead of sides
     """
     contents, left = read_transcripts(transcripts), LeftOut()
     calls = calls_with_both(audio, contents.sides)
@@ -30,5 +29,5 @@ def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path]
     utterances = within_audio(utterances, seconds_of_calls(audio, calls), left)
     left.log("segments")
     if not utterances:
-        raise UserError(f"{DISC.name}: no call with a transcript has audio that can be used; see what was left out")
+        raise UserError(f"{DISC.name}: no call with a transcript has usable audio; check what was left out")
     write_data_dir(out, tables_of(utterances, audio, tables.sexes_of({one.speaker: one.side for one in utterances})))

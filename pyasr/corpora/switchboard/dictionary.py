@@ -1,4 +1,4 @@
-"""The dictionary of Mississippi State's transcripts, `sw-ms98-dict.text`, and the lexicon that is made of it.
+"""The dictionary of Mississippi State's transcripts, `sw-ms98-dict.text`, and the lexicon derived from it.
 
      file: $SWB/data/dictionary/sw-ms98-dict.text       no entry
     # a comment
@@ -30,23 +30,23 @@ SILENCE_PHONES = ("sil", "spn", "nsn", "lau")
 OOV_WORD = "<unk>"
 _OF_NOISES = {"!sil": "sil", "[vocalized-noise]": "spn", "[noise]": "nsn", "[laughter]": "lau", OOV_WORD: "spn"}
 _NO_ENTRY = re.compile(r"\s*(#.*|file:.*)?")
-_REDUCED = {"AH0": "ax", "SPN": "spn"}  # of the CMU dictionary's phones; others lose their stress
+_REDUCED = {"AH0": "ax", "SPN": "spn"}  # mapping of the CMU dictionary's phones; others lose their stress
 
 
 def read_dictionary(transcripts: Transcripts) -> Lexicon:
-    """`entries_in` the dictionary that is with the transcripts. Raises UserError where it has no entry."""
+    """`entries_in` the dictionary of the transcripts. Raises UserError if it has no entries."""
     name, content = transcripts.dictionary
     lexicon = entries_in(lines_of(content, name), name)
     if not lexicon:
-        raise UserError(f"{name}: no entries; expected lines of 'WORD PHONE PHONE...', as sw-ms98-dict.text has them")
+        raise UserError(f"{name}: no entries; expected lines 'WORD PHONE PHONE...', as in sw-ms98-dict.text")
     return lexicon
 
 
 def entries_in(lines: list[str], name: object) -> Lexicon:
-    """The words of a dictionary's lines, in their case; forms of the transcripts have become the words that `word_of` makes of them.
+    """The words of a dictionary, in their case; forms of the transcripts are converted by `word_of`.
 
-    Noises, silence and pronunciations with a silence phone are left out, the latter with a warning. `name` is the file in messages; a line
-    without phones is left out and named.
+    Noises, silence and pronunciations with a silence phone are left out, the latter with a warning. A line without phones is left out and
+    logged. `name`: the file, for messages.
     """
     lexicon, without = Lexicon(), []
     for number, line in enumerate(lines, 1):
@@ -81,9 +81,9 @@ def lexicon_of(dictionary: Lexicon) -> tuple[Lexicon, dict[str, str]]:
 
 
 def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
-    """Add words of a text that the lexicon lacks: pronunciations of the CMU dictionary, or by their letters where it lacks them, too.
+    """Add the words of a text that the lexicon lacks, with pronunciations of the CMU dictionary, or guessed from the letters.
 
-    Returns a line for each: its count, the word, where its pronunciation comes from, the pronunciation; most frequent first.
+    Returns a line per word: count, word, source of the pronunciation, pronunciation; most frequent first.
     """
     lacking = Counter({word: count for word, count in counts.items() if word not in lexicon})
     if not lacking:
@@ -101,18 +101,18 @@ def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
 
 
 def as_phones_of_switchboard(phones: Phones) -> Phones:
-    """Phones of the CMU dictionary, with stress, in Mississippi State's set: lower case, `ax` for an unstressed AH."""
+    """Map phones of the CMU dictionary, with stress, to Mississippi State's set: lower case, `ax` for an unstressed AH."""
     return tuple(_REDUCED.get(phone, phone.rstrip("012").lower()) for phone in phones)
 
 
 def as_dict_dir(lexicon: Lexicon) -> DictDir:
-    """The dictionary directory: silence phones sil, spn, nsn, lau, of which sil is optional between words; no extra questions."""
+    """The dictionary directory: silence phones sil, spn, nsn, lau; sil is optional between words; no extra questions."""
     return dict_dir_of(lexicon, list(SILENCE_PHONES), [])
 
 
 def write_dict(out: Path, counts: Counter[str], dictionary: Lexicon) -> Lexicon:
-    """Fill the directory `out` with the dictionary directory of `dictionary` and of the words of a text, {word: count}, that it lacks
-    (`missing_words.txt`), and with tables of acronyms; returns the lexicon."""
+    """Fill the directory `out` with the dictionary directory of `dictionary`, extended by the words of a text, {word: count}, that it
+    lacks (`missing_words.txt`), and with tables of acronyms; returns the lexicon."""
     lexicon, acronyms = lexicon_of(dictionary)
     write_lines(out / MISSING_FILE, add_missing(lexicon, counts))
     as_dict_dir(lexicon).write(out)

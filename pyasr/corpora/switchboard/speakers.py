@@ -1,4 +1,4 @@
-"""Who speaks on which side of a call: LDC's tables `conv_tab.csv` (or `conv.tab`) and `caller_tab.csv`.
+"""The speakers on the sides of calls, from LDC's tables `conv_tab.csv` (or `conv.tab`) and `caller_tab.csv`.
 
     conv_tab    2001,Y,1020,1044,303,0,910304,1218,1222, ,        call, flag, caller of side A, caller of side B, topic, ...
     caller_tab  1020, 2, 2, "FEMALE", 1971, ...                   caller, ..., sex in the fourth field
@@ -23,7 +23,7 @@ _MOST_SHOWN = 60  # characters of a line
 
 
 def read_callers(path: Path) -> dict[str, str]:
-    """{side: speaker}, `sw02001-A` and `sw1020`. Lines of another form are passed over and named. Raises UserError where all are."""
+    """{side: speaker}, `sw02001-A` and `sw1020`. Lines in another format are skipped and logged. Raises UserError if all are."""
     callers: dict[str, str] = {}
     for call, _, *callers_of_sides in _rows(path, 4, (0, 2, 3), "CALL,FLAG,CALLER_OF_A,CALLER_OF_B,..."):
         callers |= {f"sw{int(call):05d}-{channel}": f"sw{caller}" for channel, caller in zip(CHANNELS, callers_of_sides)}
@@ -31,15 +31,14 @@ def read_callers(path: Path) -> dict[str, str]:
 
 
 def read_sexes(path: Path) -> dict[str, str]:
-    """{speaker: f or m}; callers without one of these are left out. Lines of another form are passed over and named. Raises UserError where
-    all are."""
+    """{speaker: f or m}; other callers are left out. Lines in another format are skipped and logged. Raises UserError if all are."""
     rows = _rows(path, 4, (0,), 'CALLER,...,...,"FEMALE" or "MALE",...')
     return {f"sw{caller}": sex[0].lower() for caller, _, _, sex in rows if sex.upper() in ("FEMALE", "MALE")}
 
 
 def _rows(path: Path, num_fields: int, numbers: tuple[int, ...], form: str) -> list[list[str]]:
-    """The first fields of each line, without blanks around them. Passed over are lines with fewer, or without a number in the fields
-    `numbers`."""
+    """The first fields of each line, without surrounding blanks. Lines with fewer fields, or without numbers in the fields `numbers`, are
+    skipped."""
     rows = [(number, _fields(line)) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     sound = [fields[:num_fields] for _, fields in rows if _has_numbers(fields, num_fields, numbers)]
     broken = [(number, ",".join(fields)[:_MOST_SHOWN]) for number, fields in rows if not _has_numbers(fields, num_fields, numbers)]
@@ -47,7 +46,7 @@ def _rows(path: Path, num_fields: int, numbers: tuple[int, ...], form: str) -> l
         raise UserError(f"{path}: no line '{form}'; give the table as the LDC has published it")
     if broken:
         number, shown = broken[0]
-        log.warning(f"{path}:{number}: '{shown}' is not '{form}' ({len(broken)} such lines); passed over")
+        log.warning(f"{path}:{number}: '{shown}' is not '{form}' ({len(broken)} such lines); skipped")
     return sound
 
 
@@ -65,14 +64,14 @@ def _has_numbers(fields: list[str], num_fields: int, numbers: tuple[int, ...]) -
 
 @dataclass(frozen=True)
 class SpeakerTables:
-    """The two tables, as far as they are there."""
+    """The two tables, if they exist."""
 
     conv_tab: Path | None
     caller_tab: Path | None
 
     @property
     def paths(self) -> list[Path]:
-        """The files that are there."""
+        """The existing files."""
         return [path for path in (self.conv_tab, self.caller_tab) if path]
 
     def callers(self) -> dict[str, str]:
@@ -80,7 +79,7 @@ class SpeakerTables:
         return read_callers(self.conv_tab) if self.conv_tab else {}
 
     def sexes_of(self, sides: dict[str, str]) -> dict[str, str]:
-        """{speaker: f or m} of {speaker: a side of theirs}; empty, which is logged, unless the sexes of all are known."""
+        """{speaker: f or m} of {speaker: one of the speaker's sides}; empty, with a warning, unless the sexes of all are known."""
         if not self.caller_tab:
             return {}
         sexes, callers = read_sexes(self.caller_tab), self.callers()
@@ -91,7 +90,7 @@ class SpeakerTables:
 
 
 def find_speaker_tables(places: list[Path], need_callers: bool) -> SpeakerTables:
-    """The tables below `places`. Raises UserError where the callers are needed and conv_tab is not there."""
+    """The tables below `places`. Raises UserError if callers are needed and conv_tab is missing."""
     paths = list(paths_below(places))
     conv_tab, caller_tab = (next(iter(files_by_name(paths, name).values()), None) for name in (_CONV_TAB, _CALLER_TAB))
     if need_callers and not conv_tab:

@@ -1,7 +1,7 @@
-"""Words of Mississippi State's transcripts of Switchboard: tokens with marks of laughter, fragments, slips and asides as plain words.
+"""Convert tokens of Mississippi State's transcripts of Switchboard, with marks of laughter, fragments, slips and asides, to words.
 
     [laughter-story]            story
-    [it'n/isn't]                it'n        what was said, not what was meant
+    [it'n/isn't]                it'n        the spoken word, not the intended one
     ab[solute]-  -[an]y         ab-  -y     fragments
     {yuppiedom}                 yuppiedom   coinages
     ammu[n]it-                  ammu-it-
@@ -27,7 +27,7 @@ _RULES = [(re.compile(pattern, re.IGNORECASE), replacement) for pattern, replace
 
 
 def word_of(token: str) -> str:
-    """The word that a token stands for, in its case; '' for silence and the marks of asides."""
+    """The word of a token, in its case; '' for silence and marks of asides."""
     if token.lower() in _DROPPED:
         return ""
     if token.lower() in NOISES:
@@ -39,5 +39,5 @@ def word_of(token: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a segment's transcript, in their case; empty for silence and marks of asides alone."""
+    """The words of a segment's transcript, in their case; empty if there are only silence and marks of asides."""
     return [word for token in text.split() if (word := word_of(token))]

@@ -1,4 +1,4 @@
-"""Mississippi State's transcripts of Switchboard: files of a folder, of the archive they are published as, or of LDC's discs.
+"""Read Mississippi State's transcripts of Switchboard from a folder, from the published archive, or from LDC's discs.
 
     swb_ms98_transcriptions/20/2001/sw2001A-ms98-a-trans.text       a side's segments
     swb_ms98_transcriptions/sw-ms98-dict.text                       the dictionary
@@ -29,7 +29,7 @@ _LINE = re.compile(r"\s*(sw\d{4}[AB]-ms98-a-\d+)\s+([0-9.]+)\s+([0-9.]+)\s(.*)",
 
 @dataclass(frozen=True)
 class Transcripts:
-    """Contents of files, with their names.
+    """Contents of the files of transcripts, with their names.
 
     sides       {sw02001-A: (name, content)}
     dictionary  (name, content)
@@ -41,7 +41,7 @@ class Transcripts:
 
 @dataclass(frozen=True)
 class Turn:
-    """A segment of a side as it is transcribed; times in seconds."""
+    """A transcribed segment of a side; times in seconds."""
 
     side: str
     begin_s: float
@@ -50,9 +50,9 @@ class Turn:
 
 
 def find_transcripts(places: list[Path]) -> list[Path]:
-    """The files that hold transcripts and dictionary: an archive, or each file of a folder below `places`, which are folders or archives.
+    """The files with transcripts and dictionary: an archive, or the files of a folder below `places`, which are folders or archives.
 
-    Raises UserError where there are no transcripts, or no dictionary with them.
+    Raises UserError if there are no transcripts, or no dictionary with them.
     """
     if archives := [place for place in places if place.is_file()]:
         return archives[:1]
@@ -70,7 +70,7 @@ def find_transcripts(places: list[Path]) -> list[Path]:
 
 
 def read_transcripts(sources: list[Path]) -> Transcripts:
-    """The transcripts in what `find_transcripts` has found. Raises UserError for an archive that is damaged, or of something else."""
+    """The transcripts in files of `find_transcripts`. Raises UserError for an archive that is damaged or contains something else."""
     contents = _members(sources[0]) if len(sources) == 1 else ((str(path), read_content(path)) for path in sources)
     named = {str(Path(name)): content for name, content in contents}
     paths = list(map(Path, named))
@@ -78,7 +78,7 @@ def read_transcripts(sources: list[Path]) -> Transcripts:
     dictionary = [(str(path), named[str(path)]) for path in files_by_name(paths, _DICTIONARY).values()]
     if not sides or not dictionary:
         lacks = "no swNNNNA-ms98-a-trans.text" if not sides else "no sw-ms98-dict.text"
-        raise UserError(f"{sources[0]}: {lacks} in it; give {DISC.option} switchboard_word_alignments.tar.gz, or what it unpacks to")
+        raise UserError(f"{sources[0]}: it contains {lacks}; give {DISC.option} switchboard_word_alignments.tar.gz, or its content")
     return Transcripts(sides, dictionary[0])
 
 
@@ -95,11 +95,11 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
                     name = Path(f"{archive}/{member.name}")
                     yield str(name), unpack(members.extractfile(member).read(), name)
     except tarfile.TarError as error:
-        raise _damaged(archive, f"not a whole tar archive ({str(error).partition(':')[0]})") from None
+        raise _damaged(archive, f"not a complete tar archive ({str(error).partition(':')[0]})") from None
 
 
 def _damaged(archive: Path, what: str) -> UserError:
-    return UserError(f"{archive}: {what}; get switchboard_word_alignments.tar.gz again")
+    return UserError(f"{archive}: {what}; download switchboard_word_alignments.tar.gz again")
 
 
 def _side(name: str) -> str:
@@ -108,7 +108,7 @@ def _side(name: str) -> str:
 
 
 def turns_of(side: str, name: str, content: bytes, left: LeftOut) -> list[Turn]:
-    """The segments of a side's file. Lines of another form, and those that end before they begin, are left out."""
+    """The segments of a side's file. Lines in another format, and segments that end before they begin, are left out."""
     turns = []
     for number, line in enumerate(lines_of(content, name), 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""What the columns of a table of utterances are: by their names, or by what stands in them."""
+"""Recognise the columns of a table of utterances by their names or contents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.table_files import Row
 
-NAMES = {  # of a column, the first that is there is taken
+NAMES = {  # names of columns; the first that exists is used
     "file": "path audio_path audio_file audio_filepath audiofile wav_path wav_filename wav_file wav file_name filename file audio "
             "clip recording utterance_id utt_id id name utterance utt",
     "text": "normalized_text normalised_text normalized normalised normalized_transcription sentence transcript transcription "
@@ -21,11 +21,11 @@ NAMES = {  # of a column, the first that is there is taken
     "gender": "gender sex",
 }  # fmt: skip
 _NUM_LOOKED_AT = 200
-_FEW_WORDS = 1.5  # of a column that is no sentence
+_FEW_WORDS = 1.5  # mean number of words in a column without sentences
 
 
 def is_header(row: Row, is_file: Callable[[str], bool]) -> bool:
-    """Whether a row is of names of columns: two that are known, or one where none is a file."""
+    """Whether a row is a header: it contains two known column names, or one and no file name."""
     known = [field for field in row.fields if _plain(field) in _meanings()]
     return len(known) > 1 or bool(known) and not any(map(is_file, row.fields))
 
@@ -33,8 +33,8 @@ def is_header(row: Row, is_file: Callable[[str], bool]) -> bool:
 def find_columns(
     path: Path, rows: list[Row], given: str | None, is_file: Callable[[str], bool]
 ) -> tuple[dict[str, int], list[Row]]:
-    """({meaning: index of its column}, the rows without the header, whose words need not be known). Raises UserError where file or text
-    cannot be told."""
+    """({meaning: index of its column}, the rows without the header, whose names may be unknown). Raises UserError if the column of files
+    or texts cannot be recognised."""
     has_header = is_header(rows[0], is_file)
     if given:
         columns = _given(given, len(rows[0].fields), path)
@@ -45,14 +45,15 @@ def find_columns(
     missing = [meaning for meaning in ("file", "text") if meaning not in columns]
     if missing or not body:
         column = "audio file" if "file" in missing else "text"
-        told = f"no column of the {column} is known" if missing else "no rows below the header"
+        told = f"the column of the {column} is not recognised" if missing else "no rows below the header"
         shown = ", ".join(field[:30] for field in rows[0].fields)
-        raise UserError(f"{path}:{rows[0].line}: {told} ({shown}); say what the columns are, as by --columns file,text,speaker")
+        raise UserError(f"{path}:{rows[0].line}: {told} ({shown}); name the columns, for example --columns file,text,speaker")
     return columns, body
 
 
 def _is_heading(column: list[str], is_file: Callable[[str], bool]) -> bool:
-    """Whether the first field is the name of the column of files: a word without digits that is no file, above fields that mostly are."""
+    """Whether the first field is the header of the column of files: a word without digits that is not a file, above fields that mostly
+    are."""
     first, rest = column[:1], column[1 : 1 + _NUM_LOOKED_AT]
     if not rest or is_file(first[0]) or any(map(str.isdigit, first[0])):
         return False
@@ -78,14 +79,14 @@ def _given(text: str, num: int, path: Path) -> dict[str, int]:
     if unknown := [word for word in words if word not in (*NAMES, "-")]:
         raise UserError(f"--columns: '{unknown[0]}' is not one of {' '.join(NAMES)} -; give one for each column")
     if len(words) != num:
-        raise UserError(f"--columns: {len(words)} are given, and {path} has {num}; give one for each, '-' for those without a use")
+        raise UserError(f"--columns: {len(words)} are given, but {path} has {num}; give one for each, '-' for columns to ignore")
     return {word: place for place, word in enumerate(words) if word != "-"}
 
 
 def _by_contents(rows: list[Row], is_file: Callable[[str], bool]) -> dict[str, int]:
-    """The column that names files, the last one of sentences, and of the others one that repeats itself: speakers.
+    """The column of file names, the last column of sentences, and a further column with repeated values, the speakers.
 
-    Where no column has sentences, the first one beside the files is the text.
+    If no column contains sentences, the first column other than the files is the text.
     """
     looked_at = rows[:_NUM_LOOKED_AT]
     columns = list(zip(*(row.fields for row in looked_at)))
@@ -103,5 +104,5 @@ def _by_contents(rows: list[Row], is_file: Callable[[str], bool]) -> dict[str, i
 
 
 def _repeats(column: tuple[str, ...]) -> bool:
-    """Whether the fields are single words, each there more than once on average."""
+    """Whether the fields are single words, each occurring more than once on average."""
     return all(len(field.split()) == 1 for field in column) and (len(column) < 3 or len(set(column)) <= 2 * len(column) / 3)

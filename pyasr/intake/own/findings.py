@@ -1,4 +1,4 @@
-"""What was found in a corpus and what was chosen for it, as sentences."""
+"""Sentences on the content of a corpus and on the choices made for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyasr.intake.own.preparing import Prepared, choose_rate
 from pyasr.intake.own.sizes import lm_min_counts, lm_order, sizes_for
 from pyasr.lang.prepare_dict import LETTERS
 
-_MUCH_KNOWN = 0.5  # of the sentences of test, that train has too
+_MUCH_KNOWN = 0.5  # share of the test sentences that also occur in train
 _LONG_S = 40.0
-_LEAST_HOURS = 0.5  # below which results say little
+_LEAST_HOURS = 0.5  # with less training speech, results are not meaningful
 
 
 def findings(prepared: Prepared) -> Iterator[str]:
-    """What was found."""
+    """Sentences on the content of the corpus."""
     corpus = prepared.corpus
     yield f"found {corpus.kind}"
     speakers = len({one.speaker for one in corpus.utterances})
@@ -29,7 +29,7 @@ def findings(prepared: Prepared) -> Iterator[str]:
 
 
 def choices(prepared: Prepared) -> Iterator[str]:
-    """What was chosen, and warnings on what the choice cannot mend."""
+    """Sentences on the choices, and warnings on problems of the corpus."""
     hours, words = prepared.hours("train"), prepared.counts("train").total()
     yield prepared.language.told
     sizes = ", ".join(f"{part} {_hours(prepared.hours(part))} ({len(prepared.split.parts[part])} utterances)" for part in PARTS)
@@ -58,7 +58,7 @@ def _of_channels(prepared: Prepared) -> str:
 
 
 def has_several_channels(prepared: Prepared) -> bool:
-    """Whether a recording has more than one channel, without a table that says which."""
+    """Whether a recording has several channels, without a table that names the one to use."""
     return any(recording.channels > 1 and not recording.side for recording in prepared.corpus.recordings.values())
 
 
@@ -70,7 +70,7 @@ def _pronunciations(prepared: Prepared) -> Iterator[str]:
     if missing:
         share = 100 * missing.total() / counts.total()
         yield (f"words without pronunciation: {len(missing)} of {len(counts)} ({share:.1f} % of the running words), such as "
-               f"{', '.join(word for word, _ in missing.most_common(3))}; theirs are guessed from their letters")  # fmt: skip
+               f"{', '.join(word for word, _ in missing.most_common(3))}; their pronunciations are guessed from their letters")  # fmt: skip
     else:
         yield f"words without pronunciation: none of {len(counts)}"
 
@@ -85,11 +85,11 @@ def _warnings(prepared: Prepared) -> Iterator[str]:
         texts = [one for one in prepared.split.parts[part] if one.text in trained]
         if len(texts) > _MUCH_KNOWN * len(prepared.split.parts[part]):
             share = 100 * len(texts) / len(prepared.split.parts[part])
-            yield f"{share:.0f} % of the sentences of {part} are in train too, so that its WER is lower than on new sentences"
+            yield f"{share:.0f} % of the sentences of {part} are also in train, so its WER is lower than on new sentences"
     unknown = {part: _unknown_share(prepared, part) for part in PARTS[1:]}
     if max(unknown.values()) > 0.02:
         told = ", ".join(f"{100 * share:.1f} % of {part}" for part, share in unknown.items())
-        yield f"words that train lacks cannot be recognised: {told}"
+        yield f"words that are not in train cannot be recognised: {told}"
     yield from _long(prepared)
     if prepared.hours("train") < _LEAST_HOURS:
         hours = _hours(prepared.hours("train"))

@@ -1,4 +1,4 @@
-"""Where pronunciations come from: a lexicon that is given, CMUdict where the texts are English, else letters as phones."""
+"""The source of pronunciations: the user's lexicon, CMUdict for English texts, else letters as phones."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from pyasr.base.options import option
 from pyasr.intake.own.corpus import NUM_NAMED
 from pyasr.lang.prepare_dict import CMUDICT, LETTERS, read_dictionary
 
-ENGLISH_COVERAGE = 0.85  # of the running words; English texts reach 98 %, German ones 63 %
-_MOST_LETTERS = 150  # of an alphabet; more are signs of words or syllables
-_MOST_LENGTH = 20.0  # mean length of words that blanks separate
+ENGLISH_COVERAGE = 0.85  # share of the running words; English texts reach 98 %, German ones 63 %
+_MOST_LETTERS = 150  # largest alphabet; larger sets are characters of words or syllables
+_MOST_LENGTH = 20.0  # largest mean length of words separated by blanks
 
 
 @dataclass(frozen=True)
 class LanguageOptions:
-    """Whose words these are."""
+    """Options for the language of the texts."""
 
     lexicon: Path | None = option(None, "pronunciations: lexicon.txt, or the CMU format if its name ends in .dict")
     language: str = option(
-        "auto", "without a lexicon: english takes CMUdict, letters the letters of words as phones, auto looks at the texts",
+        "auto", "pronunciations without a lexicon: english = CMUdict, letters = letters as phones, auto = by the texts",
         choices=("auto", "english", "letters"),
     )  # fmt: skip
-    normalise: bool = option(True, "texts become words by the rules of docs/own_corpus.md; false: they are words with blanks between them")
+    normalise: bool = option(True, "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks")
 
 
 @dataclass(frozen=True)
 class Language:
-    """What was chosen: `dictionary` as utils/prepare_dict.py takes it, the words that it has, and a sentence why."""
+    """The choice: `dictionary` for utils/prepare_dict.py, its words, and a sentence with the reason."""
 
     dictionary: str
     known: frozenset[str]
@@ -42,7 +42,7 @@ class Language:
 
 
 def choose_language(texts: Iterable[str], options: LanguageOptions) -> Language:
-    """The language of these texts. Raises UserError where they are written without blanks, or in signs that are no letters."""
+    """The language of these texts. Raises UserError if they are written without blanks or in characters that are not letters."""
     counts = Counter(word for text in texts for word in _rough_words(text))
     _check_words(counts, options)
     if options.lexicon:
@@ -56,7 +56,7 @@ def choose_language(texts: Iterable[str], options: LanguageOptions) -> Language:
     told = f"CMUdict has {100 * coverage:.1f} % of the running words"
     if options.language == "english" or coverage >= ENGLISH_COVERAGE:
         return Language(CMUDICT, known, True, f"English: {told}")
-    return _letters(counts, f"not English, since {told}")
+    return _letters(counts, f"not English, because {told}")
 
 
 @lru_cache
@@ -65,7 +65,7 @@ def _words_of_cmudict() -> frozenset[str]:
 
 
 def _rough_words(text: str) -> Iterable[str]:
-    """In lower case, of letters and apostrophes between them; what stands in brackets is left out."""
+    """Words in lower case, of letters and apostrophes between them; text in brackets is skipped."""
     text = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
     for token in text.split():
         if token[0] not in "[<{":
@@ -74,13 +74,13 @@ def _rough_words(text: str) -> Iterable[str]:
 
 
 def _coverage(counts: Counter, known: frozenset[str]) -> float:
-    """The share of running words that a dictionary has, in any case."""
+    """The share of running words in a dictionary, case-insensitively."""
     folded = {word.lower() for word in known}
     return sum(count for word, count in counts.items() if word in folded) / max(counts.total(), 1)
 
 
 def _is_english(counts: Counter) -> bool:
-    """Whether the commonest words are: without a dictionary of English, which may not be installed."""
+    """Whether the most frequent words are English; needs no English dictionary, which may not be installed."""
     common = {"the", "and", "to", "of", "a", "in", "is", "that", "it", "you"}
     return sum(counts[word] for word in common) > 0.08 * counts.total()
 
@@ -92,7 +92,7 @@ def _letters(counts: Counter, reason: str) -> Language:
     if len(letters) > _MOST_LETTERS:
         found = f"{len(letters)} different letters, such as {' '.join(_commonest(letters))}"
         raise UserError(f"the texts have {found}, which are not an alphabet; "
-                        "give pronunciations by --lexicon FILE, and words with blanks between them")
+                        "give pronunciations with --lexicon FILE, and separate words by blanks")
     script = Counter(unicodedata.name(letter, "UNKNOWN").split()[0].capitalize() for letter in letters).most_common(1)[0][0]
     told = f"letters as phones ({reason}): {len(letters)} letters, {script} script, such as {' '.join(_commonest(letters))}"
     return Language(LETTERS, frozenset(), False, told)
@@ -103,11 +103,11 @@ def _commonest(letters: Counter) -> list[str]:
 
 
 def _check_words(counts: Counter, options: LanguageOptions) -> None:
-    """Raise UserError for texts without a word, and for those that are written without blanks."""
+    """Raise UserError for texts without words, and for texts written without blanks."""
     if not counts:
-        raise UserError("there is no word in the texts; see that the right column or tier is read (--columns, --tiers)")
+        raise UserError("the texts contain no words; check that the right column or tier is read (--columns, --tiers)")
     length = sum(len(word) * count for word, count in counts.items()) / counts.total()
     if length > _MOST_LENGTH:
         found = f"words of the texts have {length:.0f} letters on average, such as {next(iter(counts))[:30]}"
         raise UserError(f"{found}: they are written without blanks; "
-                        "separate the words by blanks, and give pronunciations by --lexicon FILE")
+                        "separate the words by blanks, and give pronunciations with --lexicon FILE")

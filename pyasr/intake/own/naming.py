@@ -1,4 +1,4 @@
-"""Names of utterances, recordings and speakers in Kaldi's tables, and who speaks where the source does not tell."""
+"""Names of utterances, recordings and speakers in Kaldi's tables, and rules that find the speakers if the source does not name them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.corpus import Corpus, ReadingOptions, Utterance, named, part_of
 
-_MOST_NAME = 32  # characters of a speaker's name; longer ones are cut where they stay distinct
+_MOST_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
 _CUT_NAME = 12
 
 
 def name_speakers(corpus: Corpus, options: ReadingOptions) -> tuple[str, bool]:
-    """Give every utterance a speaker; (a sentence on how, whether they are known). Raises UserError where `--speakers` finds none."""
+    """Assign a speaker to each utterance; return (a sentence on the rule used, whether speakers are known). Raises UserError if
+    `--speakers` finds none."""
     for rule in ["source", "folder", "prefix", "each"] if options.speakers == "auto" else [options.speakers]:
         told, find = _RULES[rule]
         if speakers := find(corpus):
             names = _plain_names(speakers)
             corpus.utterances = [replace(one, speaker=name) for one, name in zip(corpus.utterances, names)]
             return f"{told}: {named(sorted(set(names)))}", rule not in ("one", "each")
-    raise UserError(f"--speakers {options.speakers}: the corpus does not tell speakers so; give --speakers auto")
+    raise UserError(f"--speakers {options.speakers}: this rule finds no speakers in the corpus; give --speakers auto")
 
 
 def _of_source(corpus: Corpus) -> list[str]:
-    """Empty where the source names none; the recording stands for one that is missing."""
+    """Speakers of the source; empty if it names none. A missing speaker is replaced by the recording."""
     speakers = [one.speaker or _file(corpus, one) for one in corpus.utterances]
     return speakers if any(one.speaker for one in corpus.utterances) else []
 
@@ -42,7 +43,7 @@ def _stem(entry: str) -> str:
 
 
 def _folders(corpus: Corpus) -> list[tuple[str, ...]]:
-    """The folders of each utterance's file below the one that holds all; empty where audio comes from commands."""
+    """The folders of each utterance's file below the common folder; empty for audio from commands."""
     entries = [corpus.recordings[one.recording].entry for one in corpus.utterances]
     if not all(entry.startswith("/") for entry in entries):
         return []
@@ -51,8 +52,8 @@ def _folders(corpus: Corpus) -> list[tuple[str, ...]]:
 
 
 def _by_folders(corpus: Corpus) -> list[str]:
-    """The first folder below the common one, that of a part (train, dev, test) left out; empty unless all files are in such folders,
-    several in each on average."""
+    """The first folder below the common folder that is not a part (train, dev, test). Empty unless all files are in such folders, with
+    several files per folder on average."""
     folders = _folders(corpus)
     if folders and all(parts and part_of(parts[0]) for parts in folders):
         folders = [parts[1:] for parts in folders]
@@ -63,7 +64,7 @@ def _by_folders(corpus: Corpus) -> list[str]:
 
 
 def _by_prefixes(corpus: Corpus) -> list[str]:
-    """What stands before the first '-' or '_'; empty unless all names have one and several share it."""
+    """The prefix of names before the first '-' or '_'; empty unless all names have one and several names share it."""
     prefixes = [re.match(r"([^-_]+)[-_].", one.name) for one in corpus.utterances]
     if not all(prefixes):
         return []
@@ -71,17 +72,17 @@ def _by_prefixes(corpus: Corpus) -> list[str]:
     return names if 1 < len(set(names)) <= len(names) / 2 else []
 
 
-_RULES = {  # of telling speakers: a part of a sentence, what finds one for each utterance
+_RULES = {  # rules for speakers: (description, function that returns a speaker per utterance)
     "source": ("of the source", _of_source),
     "folder": ("by folders", _by_folders),
     "prefix": ("by the names of files up to '-' or '_'", _by_prefixes),
     "one": ("one for all", lambda corpus: ["speaker"] * len(corpus.utterances)),
-    "each": ("unknown, each recording is taken for one", lambda corpus: [_file(corpus, one) for one in corpus.utterances]),
+    "each": ("unknown, each recording counts as one", lambda corpus: [_file(corpus, one) for one in corpus.utterances]),
 }
 
 
 def find_parts(corpus: Corpus) -> None:
-    """Where the source names no part, folders called train, dev or test do, if all files are in such."""
+    """If the source names no parts and all files are in folders called train, dev or test, take the parts from these folders."""
     folders = _folders(corpus)
     parts = [part_of(path[0]) if path else "" for path in folders]
     if parts and all(parts) and "train" in parts and len(set(parts)) > 1 and not any(one.part for one in corpus.utterances):
@@ -89,7 +90,8 @@ def find_parts(corpus: Corpus) -> None:
 
 
 def _plain_names(speakers: list[str]) -> list[str]:
-    """Words for tables, without '-', which sorts before all other characters of names. Raises UserError where two become one."""
+    """Speaker names as words for tables, without '-', which sorts before all other characters of names. Raises UserError if two names
+    become equal."""
     words = {speaker: re.sub(r"[^\w.]+", "_", speaker).strip("_") or "_" for speaker in dict.fromkeys(speakers)}
     are_long = all(len(word) > _MOST_NAME for word in words.values())
     if are_long and len({word[:_CUT_NAME] for word in words.values()}) == len(words):
@@ -97,12 +99,12 @@ def _plain_names(speakers: list[str]) -> list[str]:
     owners: dict[str, str] = {}
     for speaker, word in words.items():
         if (other := owners.setdefault(word, speaker)) != speaker:
-            raise UserError(f"speakers '{other}' and '{speaker}' would both be called {word}; rename one of them")
+            raise UserError(f"speakers '{other}' and '{speaker}' would both be named {word}; rename one of them")
     return [words[speaker] for speaker in speakers]
 
 
 def name_utterances(corpus: Corpus) -> None:
-    """Give utterances names of their own, SPEAKER-NAME, and recordings theirs. Utterances that are there twice are left out."""
+    """Give utterances unique names SPEAKER-NAME, and recordings unique names. Repeated utterances are left out."""
     _leave_out_repeated(corpus)
     names = _distinct_names(corpus)
     files = _distinct([_stem(recording.entry) for recording in corpus.recordings.values()])
@@ -124,8 +126,8 @@ def _leave_out_repeated(corpus: Corpus) -> None:
 
 
 def _distinct_names(corpus: Corpus) -> list[str]:
-    """SPEAKER-NAME of all utterances, with times where names do not suffice, with folders where these do not. Raises UserError where two
-    cannot be told apart."""
+    """SPEAKER-NAME of all utterances, with times if names are not unique, and with folders if times do not suffice. Raises UserError if two
+    names stay equal."""
     folders = _folders(corpus) or [()] * len(corpus.utterances)
     names: list[str] = []
     for times, paths in ((False, False), (True, False), (True, True)):
@@ -133,7 +135,7 @@ def _distinct_names(corpus: Corpus) -> list[str]:
         if len(set(names)) == len(names):
             return names
     twice = Counter(names).most_common(1)[0][0]
-    raise UserError(f"two utterances would be called {twice}; give each a file, a speaker or times of its own")
+    raise UserError(f"two utterances would be named {twice}; give them different files, speakers or times")
 
 
 def _key(one: Utterance, times: bool, folders: tuple[str, ...]) -> str:
@@ -148,7 +150,7 @@ def _word(name: str) -> str:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Words for tables: the names, numbered where one occurs several times."""
+    """Names as words for tables; repeated names are numbered."""
     counts, seen, found = Counter(map(_word, names)), Counter(), []
     for name in map(_word, names):
         seen[name] += 1

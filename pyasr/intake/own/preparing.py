@@ -18,11 +18,11 @@ from pyasr.intake.own.sources import read_corpus
 from pyasr.intake.own.splitting import Split, SplitOptions, split
 from pyasr.intake.own.words import Normaliser
 
-_SLACK_S = 0.5  # by which an utterance may end after its recording
-_LEAST_S = 0.1  # of an utterance
+_SLACK_S = 0.5  # tolerance for an utterance that ends after its recording
+_LEAST_S = 0.1  # shortest utterance
 _OUTSIDE = f"utterances outside their recordings or shorter than {_LEAST_S} s"
 _USUAL_RATE_HZ = 16000
-_SHARE_AT_RATE = 0.95  # of the speech, at least, has the chosen sampling rate or a higher one
+_SHARE_AT_RATE = 0.95  # share of the speech that has at least the chosen sampling rate
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
     _write_words(corpus, normalise if options.language.normalise else lambda text: " ".join(text.split()))
     _check_times(corpus, options.reading.skip_bad, " ".join(map(str, sources)))
     if not corpus.utterances:
-        raise UserError(f"{' '.join(map(str, sources))}: no utterance is left; see what was left out: {'; '.join(corpus.notes)}")
+        raise UserError(f"{' '.join(map(str, sources))}: no utterance is left; check what was left out: {'; '.join(corpus.notes)}")
     find_parts(corpus)
     speakers, are_known = name_speakers(corpus, options.reading)
     name_utterances(corpus)
@@ -90,7 +90,7 @@ def _shown(one: Utterance) -> str:
 
 
 def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
-    """Let utterances end with their recordings at the latest. Raises UserError for utterances outside of these, unless `skip_bad`."""
+    """Clip utterances to the end of their recordings. Raises UserError for utterances outside their recordings, unless `skip_bad`."""
     faults, kept = Faults(skip_bad), []
     for one in corpus.utterances:
         seconds = corpus.recordings[one.recording].seconds

@@ -1,4 +1,4 @@
-"""The files of a recipe directory for a user's own corpus: run.sh with its choices, configurations, links to the toolkit."""
+"""The files of a recipe directory for a user's own corpus: run.sh with its options, configuration files, links to the toolkit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ROOT = Path(pyasr.__file__).resolve().parents[1]
 RECORD = ".new_recipe"
 _TEMPLATE = Path(__file__).with_name("template")
 _RUNNERS = ROOT / "egs/toy/s5/cmd.sh"
-_SOURCE = Path("/")  # contents depend on the corpus, whose place may change
+_SOURCE = Path("/")  # the contents depend on the corpus, whose location may change
 _LINKS = ("steps", "utils")
 _MOST_JOBS = 16
 _GB_PER_HOUR, _GB_AT_LEAST = 0.35, 0.3
-_COLUMN = 25  # where the comments of choices begin
+_COLUMN = 25  # column of the comments of options
 
 
 def recipe_files(prepared: Prepared, sources: list[Path], options: CorpusOptions, cores: int) -> dict[str, str]:
@@ -46,8 +46,8 @@ def recipe_files(prepared: Prepared, sources: list[Path], options: CorpusOptions
 def write_recipe(folder: Path, files: dict[str, str]) -> None:
     """Write the files and links into `folder`.
 
-    Raises UserError, before anything is written, for a folder of something else, and where the user has changed a file, unless --force
-    is given.
+    Raises UserError, before anything is written, for a folder with other content, and for a file that the user has changed, unless
+    --force is given.
     """
     check_folder(folder, files)
     (folder / "conf").mkdir(parents=True, exist_ok=True)
@@ -63,19 +63,19 @@ def write_recipe(folder: Path, files: dict[str, str]) -> None:
 
 
 def check_folder(folder: Path, files) -> None:
-    """Raise UserError where `folder` is not a new one, or one that this tool made and whose files are as they were made."""
+    """Raise UserError unless `folder` is new, or was written by this tool and its files are unchanged."""
     if not os.path.lexists(folder):
         return
     if not folder.is_dir() or any(folder.iterdir()) and not (folder / RECORD).exists():
-        raise UserError(f"{folder} exists, and was not made by this tool; give the name of a new directory")
+        raise UserError(f"{folder} exists and was not written by this tool; give the name of a new directory")
     written = WrittenFiles(folder, RECORD)
     changed = [name for name in files if (folder / name).exists() and not written.is_own(folder / name, _SOURCE)]
     if changed and not is_forced():
-        raise UserError(f"{folder}/{changed[0]} was changed since it was made; give another directory, or --force to replace it")
+        raise UserError(f"{folder}/{changed[0]} was changed after it was written; give another directory, or --force to replace it")
 
 
 def _link(place: Path, target: Path) -> None:
-    """A relative link within the toolkit, which may be moved as a whole, else an absolute one."""
+    """Create a link: relative within the toolkit, which may be moved as a whole, else absolute."""
     inside = place.resolve().is_relative_to(ROOT) or place.parent.resolve().is_relative_to(ROOT)
     told = os.path.relpath(target, place.parent.resolve()) if inside else str(target)
     if place.is_symlink() and os.readlink(place) == told:
@@ -110,30 +110,30 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
     words, hours = prepared.counts("train").total(), prepared.hours("train")
     jobs = max(1, min(cores, _MOST_JOBS, *(len(part) for part in prepared.split.parts.values())))
     dictionary = prepared.language.dictionary
-    source = {CMUDICT: "CMUdict, since the texts are English", LETTERS: "the letters of the words"}.get(dictionary, "this lexicon")
+    source = {CMUDICT: "CMUdict, because the texts are English", LETTERS: "the letters of the words"}.get(dictionary, "this lexicon")
     sizes = f"for {hours:.2f} hours of training speech"
     least_frames = fmllr_min_count(prepared.seconds_of_speakers(PARTS[1:]).values())
     return [
-        ("data", "data", "where the prepared corpus is made"),
+        ("data", "data", "directory of the prepared corpus"),
         ("dictionary", dictionary, f"pronunciations: {source}"),
         ("lm_order", lm_order(words), f"longest n-gram of the language model, for {words} words of training text"),
-        ("lm_min_counts", lm_min_counts(words), "least counts of its bigrams and trigrams"),
+        ("lm_min_counts", lm_min_counts(words), "minimum counts of its bigrams and trigrams"),
         ("mono_gauss", row.mono, f"Gaussians of monophones, {sizes}"),
         ("tri1_leaves", row.tri1[0], "tied states of triphones on deltas"),
         ("tri1_gauss", row.tri1[1], "their Gaussians"),
-        ("tri2_leaves", row.tri2[0], "the same on LDA+MLLT"),
+        ("tri2_leaves", row.tri2[0], "tied states of triphones on LDA+MLLT"),
         ("tri2_gauss", row.tri2[1], "their Gaussians"),
-        ("tri3_leaves", row.tri3[0], "the same adapted to speakers; the network has as many outputs"),
+        ("tri3_leaves", row.tri3[0], "tied states of speaker-adapted triphones, and outputs of the network"),
         ("tri3_gauss", row.tri3[1], "their Gaussians"),
-        ("fmllr_min_count", least_frames, "least frames by which a speaker is adapted"),
-        ("decoded", "mono tri1 tri2", "systems that are decoded besides tri3 and the network (any of these) (may be empty)"),
+        ("fmllr_min_count", least_frames, "minimum number of frames for the adaptation of a speaker"),
+        ("decoded", "mono tri1 tri2", "further decoded systems, besides tri3 and the network (any of these) (may be empty)"),
         ("nj", jobs, "parallel jobs of features, GMMs and decoding (at least 1)"),
         ("num_ranks", min(cores, 2) if cores < 8 else 4, "MPI ranks of the network's training (at least 1)"),
     ]
 
 
 def _corpus_conf(prepared: Prepared, options: CorpusOptions) -> str:
-    """The options of reading and splitting that have a value, with the language that was chosen."""
+    """The options for reading and splitting that have a value, with the chosen language."""
     groups = [part for part in to_json(options).values() if isinstance(part, dict)]
     values = {name: value for part in groups for name, value in part.items() if name != "type"}
     chosen = {CMUDICT: "english", LETTERS: "letters"}.get(prepared.language.dictionary, values["language"])
@@ -148,13 +148,13 @@ def _mfcc_conf(prepared: Prepared) -> str:
     rate = choose_rate(prepared.corpus)
     rates = {recording.rate for recording in prepared.corpus.recordings.values()}
     lines = ["# 13 cepstra for GMMs", f"--sample-frequency={rate}", "--use-energy=false",
-             "--dither=1.0    # digital silence would otherwise lie far from all speech"]  # fmt: skip
+             "--dither=1.0    # without dither, digital silence would be far from all speech"]  # fmt: skip
     if any(found > rate or not found for found in rates):
         lines.append("--allow-downsample=true")
     if any(found < rate for found in rates):
         lines.append("--allow-upsample=true")
     if has_several_channels(prepared):
-        lines.append("--channel=0    # the left one of recordings with several")
+        lines.append("--channel=0    # left channel of recordings with several")
     return "\n".join(lines) + "\n"
 
 
@@ -169,6 +169,6 @@ def _dnn_conf(row: Sizes) -> str:
 --schedule=exponential
 --num-epochs={row.epochs}
 --final-factor=0.03
---learning-rate={row.learning_rate:g}    # of one rank; two train with twice as much
+--learning-rate={row.learning_rate:g}    # of one rank; scaled linearly with the number of ranks
 --max-change=2.0
 """

@@ -1,10 +1,10 @@
-"""How large models are made, by the hours of speech that they are trained on.
+"""Model sizes, by the hours of training speech.
 
 hours up to  why these numbers
 0.25         a few minutes: measured on egs/toy, whose models have 80 leaves and 200 Gaussians
 1            egs/amazon_queen --quick: 0.57 h
 10           egs/amazon_queen: 3.6 h. Kaldi's mini_librispeech (5 h): 2000 leaves and 10000 Gaussians, 2500 and 15000 with LDA+MLLT
-50           between the rows around it; Kaldi's WSJ (15 h of si84): 2000 and 10000, 2500 and 15000
+50           between the rows above and below; Kaldi's WSJ (15 h of si84): 2000 and 10000, 2500 and 15000
 200          Kaldi's WSJ (81 h) and LibriSpeech (100 h): 2500 and 15000, 4200 and 40000 with SAT
 more         Kaldi's Switchboard (300 h): 11500 leaves and 200000 Gaussians with SAT; networks of six layers of 2048 units
 """
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
-    """Models for up to so many hours: Gaussians of monophones; leaves and Gaussians of triphones on deltas, on LDA+MLLT, with SAT; the
-    network of `layers` times `units`."""
+    """Models for up to `hours` hours: Gaussians of monophones; leaves and Gaussians of triphones on deltas, on LDA+MLLT, with SAT; a
+    network of `layers` layers of `units` units."""
 
     hours: float
     mono: int
@@ -42,28 +42,28 @@ TABLE = (
     Sizes(float("inf"), 1000, (3200, 30000), (5500, 90000), (11500, 200000), 6, 2048, 4, 1024, 1.0, 0.0),
 )
 _SMALL_TEXT, _LARGE_TEXT = 3000, 1_000_000
-_ENOUGH_S = 5.0  # of a speaker, for the usual least number of frames of fMLLR
+_ENOUGH_S = 5.0  # seconds of a speaker for which the default minimum number of frames of fMLLR suits
 
 
 def sizes_for(hours: float) -> Sizes:
-    """The row of the table for so many hours of training speech."""
+    """The row of the table for `hours` hours of training speech."""
     return next(row for row in TABLE if hours <= row.hours)
 
 
 def lm_order(num_words: int) -> int:
-    """The longest n-gram for a text of so many words: a trigram needs some thousand, a 4-gram some million."""
+    """The n-gram order for a text of `num_words` words: a trigram needs some thousand words, a 4-gram some million."""
     return 2 if num_words < _SMALL_TEXT else 3
 
 
 def lm_min_counts(num_words: int) -> str:
-    """Least counts of n-grams: of large texts those that occur once are dropped, which keeps the graph small."""
+    """Minimum counts of n-grams: for large texts, trigrams that occur once are dropped to keep the graph small."""
     return "1" if lm_order(num_words) == 2 else "1,2" if num_words >= _LARGE_TEXT else "1,1"
 
 
 def fmllr_min_count(seconds: Collection[float]) -> int:
-    """The least number of frames by which a speaker is adapted: 500, or 100 where speakers with less than 5 s have most of the speech,
-    since a model with SAT recognises speakers badly who are not adapted.
+    """The minimum number of frames for the adaptation of a speaker: 500, or 100 if most of the speech is from speakers with less than 5 s,
+    because a SAT model recognises unadapted speakers badly.
 
-    seconds  of each speaker of dev and test
+    seconds  seconds of speech of each speaker of dev and test
     """
     return 100 if sum(one for one in seconds if one < _ENOUGH_S) > sum(seconds) / 2 else 500

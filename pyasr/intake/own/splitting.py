@@ -1,4 +1,4 @@
-"""Training, development and test sets: those of the source, else by speakers, else, with few speakers, by utterances."""
+"""Split a corpus into train, dev and test: the parts of the source, else by speakers, else, with few speakers, by utterances."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.intake.own.corpus import PARTS, Corpus, Utterance
 
-_LEAST_SPEAKERS = 8  # of which two are held out at least
-_MOST_SHARE_OF_ONE = 0.4  # of the corpus, of a speaker beside whom others are to be held out
-_LEAST_FILLED = 0.25  # of the wanted size of dev and test, that whole speakers have to give
+_LEAST_SPEAKERS = 8  # at least two of them are held out
+_MOST_SHARE_OF_ONE = 0.4  # largest share of the corpus of one speaker, for a split by speakers
+_LEAST_FILLED = 0.25  # whole speakers must fill this share of the requested size of dev and test
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """How much speech is held out, and how it is chosen."""
+    """Options for the held-out speech."""
 
     split: str = option(
-        "auto", "dev and test have speakers, or utterances, that train lacks, where the source has no parts; auto: speakers if there are 8",
+        "auto", "if the source has no parts, hold out whole speakers, or utterances; auto: speakers if there are at least 8",
         choices=("auto", "speakers", "utterances"),
     )  # fmt: skip
-    held_out: float = option(0.1, "share of the speech that dev gets, and test", minimum=0.001, maximum=0.4)
-    most_held_out: float = option(2.0, "hours that dev gets at the most, and test", minimum=0.001)
+    held_out: float = option(0.1, "share of the speech for dev, and for test", minimum=0.001, maximum=0.4)
+    most_held_out: float = option(2.0, "maximum hours of dev, and of test", minimum=0.001)
 
 
 @dataclass(frozen=True)
 class Split:
-    """{part: its utterances}, and a sentence on how they were chosen."""
+    """{part: its utterances}, and a sentence on the way of splitting."""
 
     parts: dict[str, list[Utterance]]
     told: str
 
 
 def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True) -> Split:
-    """Raises UserError where there are too few utterances for three parts."""
+    """Split a corpus. Raises UserError if there are too few utterances for three parts."""
     if options.split == "auto" and not speakers_are_known:
         options = replace(options, split="utterances")
     parts = defaultdict(list)
@@ -49,25 +49,25 @@ def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True
 
 
 def _completed(corpus: Corpus, parts: dict[str, list[Utterance]], options: SplitOptions) -> Split:
-    """The source's parts; a dev or test that it lacks is taken out of its training set. Utterances of no part are left out."""
+    """The parts of the source; a missing dev or test is split off its training set. Utterances without a part are left out."""
     missing = [part for part in PARTS[1:] if not parts[part]]
     if not missing:
-        corpus.notes += [f"left out: {len(parts[''])} utterances that the source has in no part"] if parts[""] else []
+        corpus.notes += [f"left out: {len(parts[''])} utterances without a part in the source"] if parts[""] else []
         return Split(_checked({part: parts[part] for part in PARTS}), "train, dev and test are those of the source")
     chosen = _choose(corpus, parts["train"], missing, options)
     found = {part: chosen.parts.get(part) or parts[part] for part in PARTS}
-    return Split(_checked(found), f"{missing[0]} is taken out of the source's train: {chosen.told}")
+    return Split(_checked(found), f"{missing[0]} is split off the source's train: {chosen.told}")
 
 
 def _checked(parts: dict[str, list[Utterance]]) -> dict[str, list[Utterance]]:
     if empty := [part for part in PARTS if not parts.get(part)]:
         total = sum(map(len, parts.values()))
-        raise UserError(f"{total} utterances are too few to be split, {empty[0]} would be empty; add utterances")
+        raise UserError(f"{total} utterances are too few for a split: {empty[0]} would be empty; add utterances")
     return {part: parts[part] for part in PARTS}
 
 
 def _choose(corpus: Corpus, utterances: list[Utterance], wanted: tuple[str, ...] | list[str], options: SplitOptions) -> Split:
-    """Held-out parts of these utterances, the rest for training."""
+    """Split held-out parts off these utterances; the rest is for training."""
     if options.split != "utterances":
         found = _by_groups(corpus, utterances, wanted, options, lambda utterance: utterance.speaker, whole=True)
         num = len({utterance.speaker for utterance in utterances})
@@ -79,14 +79,14 @@ def _choose(corpus: Corpus, utterances: list[Utterance], wanted: tuple[str, ...]
             return Split(found, f"by speakers, {held_out}, of {num}")
     keys = (lambda utterance: utterance.text, lambda utterance: utterance.name)
     attempts = (_by_groups(corpus, utterances, wanted, options, key, whole=False) for key in keys)
-    told = "by utterances, since there are too few speakers" if options.split == "auto" else "by utterances of other sentences"
+    told = "by utterances, because there are too few speakers" if options.split == "auto" else "by utterances of other sentences"
     return Split(next(filter(None, attempts), {"train": utterances}), told)
 
 
 def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bool) -> dict[str, list[Utterance]]:
-    """{part: utterances}, those with the same `key` together; empty where the groups are too few or too unequal.
+    """{part: utterances}; utterances with the same `key` stay together. Empty if the groups are too few or too unequal.
 
-    whole  groups are speakers, of which enough have to remain
+    whole  groups are speakers; enough of them must remain for training
     """
     groups = defaultdict(list)
     for utterance in utterances:
@@ -107,7 +107,8 @@ def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bo
 
 
 def _fill(names: list[str], seconds: dict[str, float], target: float, most: float) -> list[str]:
-    """Groups in this order while they fit into the target, with some room; at least the shortest, unless that is longer than `most`."""
+    """Groups in this order as long as they fit into the target, with some tolerance; at least the shortest, unless it is longer than
+    `most`."""
     chosen, sum_s = [], 0.0
     for name in names:
         if sum_s + seconds[name] <= 1.25 * target:

@@ -1,4 +1,4 @@
-"""Texts that people and programs write: UTF-8, or UTF-16 with its byte order mark, with line ends of any kind."""
+"""Read text files: UTF-8, or UTF-16 with a byte order mark, with line ends of any kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARKS = ((codecs.BOM_UTF32_LE, ""), (codecs.BOM_UTF32_BE, ""), (codecs.BOM_UTF1
 
 
 def text_in(path: Path) -> str:
-    """The text of a file, plain or compressed, without a byte order mark, lines ended by '\\n'. Raises UserError for another encoding."""
+    """The text of a file, plain or compressed, without a byte order mark, with '\\n' as line end. Raises UserError for other encodings."""
     content = unpack(read_file(path), path)
     mark, encoding = next(((mark, name) for mark, name in _MARKS if content.startswith(mark)), (b"", "utf-8-sig"))
     try:
@@ -21,5 +21,5 @@ def text_in(path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: not UTF-8 text; convert the file, for example with iconv -f latin1 -t utf-8") from None
     if "\0" in text:
-        raise UserError(f"{path}: not text, there are zero bytes in it; give a text file in UTF-8")
+        raise UserError(f"{path}: it contains zero bytes, so it is not text; give a text file in UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")

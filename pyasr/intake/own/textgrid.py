@@ -1,7 +1,7 @@
 """Praat's TextGrid files, in the long and the short text form.
 
-Both are the same values in the same order: of a text file Praat reads only strings in quotation marks, numbers and flags that stand by
-themselves; names, equal signs and numbers in brackets are for people.
+Both forms contain the same values in the same order. Praat reads only free-standing strings in quotation marks, numbers and flags, and
+ignores names, equal signs and numbers in brackets.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pyasr.io.content import HEAD_BYTES, open_file
 
 _VALUE = re.compile(r'"(?P<string>(?:[^"]|"")*)"|![^\n]*|(?P<word>[^\s"]+)')
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
-_CLASSES = {"IntervalTier": 3, "TextTier": 2}  # values of an item
+_CLASSES = {"IntervalTier": 3, "TextTier": 2}  # number of values of an item
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What is marked from `begin_s` to `end_s`."""
+    """The label from `begin_s` to `end_s`."""
 
     begin_s: float
     end_s: float
@@ -37,7 +37,7 @@ class Tier:
 
 
 def read_textgrid(path: Path) -> list[Tier]:
-    """The interval tiers of a file; point tiers are passed over. Raises UserError for a file that is not a TextGrid, or cut short."""
+    """The interval tiers of a file; point tiers are skipped. Raises UserError for a file that is not a TextGrid, or is truncated."""
     with open_file(path) as file:
         if file.read(HEAD_BYTES).startswith(b"ooBinary"):
             raise UserError(f"{path}: a TextGrid in Praat's binary form; save it as a text file in Praat")
@@ -64,7 +64,7 @@ def _values(text: str) -> list[str | float]:
 
 
 class _Values:
-    """Values taken one after the other. Raises IndexError behind the last one, TypeError for one of the other type."""
+    """An iterator over values. Raises IndexError after the last value, TypeError for a value of the other type."""
 
     def __init__(self, values: list[str | float]):
         self._values, self._at = values, 0
@@ -78,7 +78,7 @@ class _Values:
 
 
 def _tiers(values: _Values) -> list[Tier]:
-    """Raises ValueError and what _Values raises for anything else than a TextGrid."""
+    """The tiers in these values. Raises ValueError, or an error of _Values, if they are not a TextGrid."""
     head = values.take(str), values.take(str)
     if not head[0].startswith("ooTextFile") or head[1] != "TextGrid":
         raise ValueError(f"it begins with '{head[0][:20]}' and '{head[1][:20]}'")

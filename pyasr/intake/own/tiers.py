@@ -1,4 +1,4 @@
-"""Which tiers of a TextGrid hold what was said, and by whom."""
+"""Find the tiers of a TextGrid that contain the words, and their speakers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _NO_SPEECH = (
     "pos lemma gloss"
 )
 _SILENCE = {"", "sil", "sp", "<sil>", "<p:>", "<sp>", "<eps>", "#", "_"}
-_MOST_PAUSE_S = 0.3  # between words of an utterance
+_MOST_PAUSE_S = 0.3  # longest pause between words of an utterance
 _MOST_JOINED_S = 15.0
 
 
 def spoken(tiers: list[Tier], wanted: str | None, path: Path) -> Iterator[tuple[str | None, Interval]]:
-    """(speaker, None where the tier does not name one; interval with words) of the tiers that hold what was said.
+    """(speaker or None, interval with words) of the tiers that contain the words. The speaker is None if the tier does not name one.
 
-    wanted  names of these tiers, separated by commas; None: by their names and contents
+    wanted  names of these tiers, separated by commas; None: find them by their names and contents
 
-    Raises UserError where there are none.
+    Raises UserError if there are none.
     """
     chosen = _named(tiers, wanted, path) if wanted else _by_names(tiers)
     if not chosen:
         told = ", ".join(tier.name for tier in tiers) or "no interval tier"
-        raise UserError(f"{path}: which tier holds what was said is not told by the names ({told}); give it by --tiers NAME")
+        raise UserError(f"{path}: the names of the tiers ({told}) do not show which one contains the words; give it with --tiers NAME")
     for tier in chosen:
         speaker = _speaker(tier.name, len(chosen) > 1)
         intervals = [interval for interval in tier.intervals if interval.text.strip().lower() not in _SILENCE]
@@ -45,12 +45,12 @@ def _named(tiers: list[Tier], wanted: str, path: Path) -> list[Tier]:
     found = [tier for tier in tiers if tier.name.strip() in names]
     if not found:
         told = ", ".join(tier.name for tier in tiers) or "none"
-        raise UserError(f"{path}: no interval tier of the name {' or '.join(names)}, its tiers are: {told}; correct --tiers")
+        raise UserError(f"{path}: no interval tier named {' or '.join(names)}; its tiers are: {told}; correct --tiers")
     return found
 
 
 def _by_names(tiers: list[Tier]) -> list[Tier]:
-    """Those of sentences, else those that are named after speakers, else those of words; empty tiers are passed over."""
+    """Tiers of sentences, else tiers named after speakers, else tiers of words; empty tiers are skipped."""
     filled = [tier for tier in tiers if any(interval.text.strip() for interval in tier.intervals)] or tiers[:1]
     for role in ("sentences", "", "words"):
         if found := [tier for tier in filled if _role(tier.name) == role]:
@@ -59,14 +59,14 @@ def _by_names(tiers: list[Tier]) -> list[Tier]:
 
 
 def _role(name: str) -> str:
-    """sentences, words, or 'no speech' by the last word of a tier's name; '' for another name, such as a speaker's."""
+    """'sentences', 'words' or 'no speech', from the last word of a tier's name; '' for another name, such as a speaker's."""
     last = (re.split(r"[\s:_]+|\s-\s", name.strip().lower()) or [""])[-1]
     roles = {"sentences": _SENTENCES, "words": _WORDS, "no speech": _NO_SPEECH}
     return next((role for role, names in roles.items() if last in names.split()), "")
 
 
 def _speaker(name: str, is_one_of_several: bool) -> str | None:
-    """The speaker that a tier is named after, as in 'Anna' and 'Anna - words'; None for a name such as 'words'."""
+    """The speaker in a tier's name, as in 'Anna' and 'Anna - words'; None for a name such as 'words'."""
     if not _role(name):
         return name.strip() if is_one_of_several else None
     before = re.sub(r"[\s:_-]+\S+$", "", name.strip())
@@ -74,7 +74,7 @@ def _speaker(name: str, is_one_of_several: bool) -> str | None:
 
 
 def _joined(words: list[Interval]) -> Iterator[Interval]:
-    """Utterances of words that follow each other within a pause, up to a length."""
+    """Join words into utterances, split at long pauses and at a maximum length."""
     group: list[Interval] = []
     for word in words:
         if group and (word.begin_s - group[-1].end_s > _MOST_PAUSE_S or word.end_s - group[0].begin_s > _MOST_JOINED_S):

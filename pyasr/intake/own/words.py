@@ -1,11 +1,12 @@
-"""From texts as people write them to the words that were said, by rules that docs/own_corpus.md states.
+"""Normalise written texts to spoken words, by the rules in docs/own_corpus.md.
 
-1. Unicode's composed form, without signs that do not show; typographic apostrophes become plain ones; blanks of any kind separate.
-2. Marks such as [noise], <laughter> and {cough}, of one word, stay as they are; of several words they are taken out.
+1. Unicode's composed form, without invisible characters; typographic apostrophes become plain ones; blanks of any kind separate words.
+2. Marks of one word, such as [noise], <laughter> and {cough}, stay; marks of several words are removed.
 3. In English, numbers are spelled, and so are the signs & % $ £ € and a few abbreviations. In other languages a number that the
    dictionary lacks has no words: its utterance is left out.
-4. What is no letter, digit, or apostrophe within a word separates words; so do hyphens, unless the dictionary has the word with them.
-5. Words are in lower case, unless the dictionary has them in another.
+4. All characters except letters, digits and apostrophes within a word separate words; so do hyphens, unless the dictionary contains the
+   hyphenated word.
+5. Words are in lower case, unless the dictionary contains them in another case.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _YEARS = range(1100, 2000)
 
 
 class Normaliser:
-    """Texts to words.
+    """Converts texts to words.
 
-    known    words of the dictionary, in its own case
-    english  numbers, signs and abbreviations are spelled
+    known    words of the dictionary, in its case
+    english  spell out numbers, signs and abbreviations
     """
 
     def __init__(self, known: Container[str], english: bool):
         self.known, self.english = known, english
 
     def __call__(self, text: str) -> str | None:
-        """The words of a text, separated by single blanks; None where it has a number that cannot be spelled."""
+        """The words of a text, separated by single blanks; None if it contains a number that cannot be spelled."""
         text = "".join(c for c in unicodedata.normalize("NFC", text).translate(_APOSTROPHES) if unicodedata.category(c) != "Cf")
         text = _MARK.sub(lambda mark: f" {mark[0]} " if len(mark[0].split()) == 1 and len(mark[0]) > 2 else " ", text)
         if self.english:
@@ -47,7 +48,7 @@ class Normaliser:
         return None if has_number else " ".join(words)
 
     def _words(self, token: str) -> list[str]:
-        """A token without blanks as words: as it is where the dictionary has it, else without what is no letter."""
+        """A token without blanks as words: unchanged if the dictionary contains it, else split at characters that are not letters."""
         if _MARK.fullmatch(token):
             return [token]
         bare = token.strip("".join(c for c in set(token) if not _is_word_sign(c) and c not in "'-"))
@@ -57,13 +58,13 @@ class Normaliser:
         return [self._in_dictionary(part) or self._in_dictionary(bare) or bare.lower() for part in parts if (bare := part.strip("'"))]
 
     def _in_dictionary(self, word: str) -> str:
-        """The form of a word that the dictionary has; '' for other words."""
+        """The form of a word in the dictionary; '' if it is not there."""
         forms = (word, word.lower(), word.upper(), word.capitalize())
         return next((form for form in forms if form in self.known and any(map(_is_word_sign, form))), "")
 
 
 def _is_word_sign(character: str) -> bool:
-    """Whether it is a letter, a sign upon or within one, or a digit."""
+    """Whether a character is a letter, a combining mark or a digit."""
     return unicodedata.category(character)[0] in "LMN"
 
 
@@ -96,7 +97,7 @@ def _number(match: re.Match) -> str:
 
 
 def _integer(digits: str) -> str:
-    """Whole numbers as cardinals or years; with a leading zero, and from ten digits on, digit by digit."""
+    """Integers as cardinals or years; with a leading zero or ten and more digits, digit by digit."""
     plain = digits.replace(",", "")
     if len(plain) > _MOST_DIGITS or plain[0] == "0" and len(plain) > 1:
         return _digits(plain)

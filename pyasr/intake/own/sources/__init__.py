@@ -1,4 +1,4 @@
-"""What a corpus can be read from: a module for each kind, which registers itself; `kinds` says what one is."""
+"""Kinds of sources of a corpus: one module per kind, which registers itself (see `kinds`)."""
 
 from pyasr.intake.own.sources.kinds import Kind, Places, read_corpus, register
 

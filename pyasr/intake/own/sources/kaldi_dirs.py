@@ -1,4 +1,4 @@
-"""Kaldi's data directories: train, dev and test, or some that are to be split."""
+"""Kaldi's data directories: train, dev and test, or directories to be split."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, U
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 
 _PLACE = re.compile(r"(.+)(:\d+)$")
-_FIX = "run utils/validate_data_dir.py on the directory, which tells what is wrong"
+_FIX = "run utils/validate_data_dir.py on the directory, which reports the problems"
 
 
 def _is_data_dir(path: Path) -> bool:
@@ -24,7 +24,7 @@ def _is_data_dir(path: Path) -> bool:
 
 
 def data_dirs(places: Places) -> list[Path]:
-    """The named data directories, and those directly in named folders; of the latter train, dev and test alone if there is a train."""
+    """The given data directories, and those directly in given folders; of the latter only train, dev and test if train exists."""
     found = []
     for folder in places.folders:
         inner = [folder] if _is_data_dir(folder) else list(filter(_is_data_dir, sorted(folder.iterdir())))
@@ -34,9 +34,9 @@ def data_dirs(places: Places) -> list[Path]:
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
-    """The utterances of all directories; one that is named twice or twice has an utterance is an error."""
+    """The utterances of all directories. A directory that is given twice, or an utterance that occurs twice, is an error."""
     if places.files:
-        raise UserError(f"{places.files[0]}: a file beside data directories; give directories alone")
+        raise UserError(f"{places.files[0]}: a file among data directories; give only directories")
     paths, faults = data_dirs(places), Faults(options.skip_bad)
     corpus = Corpus(f"Kaldi's data directories ({named([path.name for path in paths])})")
     parts = {path: part_of(path.name) for path in paths}
@@ -69,7 +69,7 @@ def _read_dir(data: DataDir, corpus: Corpus, faults: Faults, part: str) -> None:
 
 
 def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording]]:
-    """{name in the directory: (name that is its own among all directories, the recording)}"""
+    """{name in the directory: (name that is unique among all directories, the recording)}"""
     known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
     sides, found = data.reco2file_and_channel, {}
     labels = labels_of(sides)
@@ -91,14 +91,14 @@ def _has_channel(recording: Recording, label: str, where: str, faults: Faults) -
     try:
         pick(recording.channels, label, where)
     except UserError:
-        faults.add("channels of reco2file_and_channel that their files do not have", "correct the table (A, B, ... or 1, 2, ...)",
+        faults.add("channels of reco2file_and_channel that their files lack", "correct the table (A, B, ... or 1, 2, ...)",
                    f"{label} of {where}, whose file has {recording.channels}")  # fmt: skip
         return False
     return True
 
 
 def _with_rates(found: dict[str, tuple[str, Recording]], faults: Faults) -> dict[str, tuple[str, Recording]]:
-    """Commands whose recordings' lengths are known were not run: the first one tells the sampling rate of all."""
+    """Commands whose recordings have known lengths were not run: run the first one to get the sampling rate of all."""
     unknown = [name for name, (_, recording) in found.items() if not recording.rate]
     first = recording_of(found[unknown[0]][1].entry, unknown[0], faults) if unknown else None
     rated = {name: (found[name][0], replace(found[name][1], rate=first.rate)) for name in unknown if first}
@@ -106,7 +106,7 @@ def _with_rates(found: dict[str, tuple[str, Recording]], faults: Faults) -> dict
 
 
 def _absolute(entry: str) -> str:
-    """An entry that is read from anywhere: FILE, FILE:OFFSET; commands are as they were."""
+    """An entry that does not depend on the current directory: FILE, FILE:OFFSET; commands are unchanged."""
     if is_command(entry):
         return entry
     place = None if os.path.exists(entry) else _PLACE.fullmatch(entry)

@@ -16,47 +16,47 @@ from pyasr.intake.own.audio_files import FOREIGN, FileIndex, is_audio
 from pyasr.intake.own.corpus import Corpus, ReadingOptions
 
 KINDS: list[Kind] = []
-_HINTS = {  # name of a file, as a regular expression: what it is, and what to do
+_HINTS = {  # regular expression for a file name: what the file is, and what to do
     r"wav\.scp|utt2spk": "a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk",
     r".*\.(xlsx?|ods)": "a spreadsheet: save it as CSV in UTF-8",
     r".*\.ya?ml(\.gz)?": "YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy FILE.yaml FILE.jsonl.gz'",
-    rf".*({'|'.join(map(re.escape, sorted(FOREIGN)))})": "audio that is not read: convert it to WAV or FLAC",
+    rf".*({'|'.join(map(re.escape, sorted(FOREIGN)))})": "audio in an unsupported format: convert it to WAV or FLAC",
 }
 
 
 class Places:
-    """The files and folders that a user names as a corpus. Raises UserError where one is missing."""
+    """The files and folders that a user gives as a corpus. Raises UserError if one is missing."""
 
     def __init__(self, paths: list[Path]):
         self.paths = [Path(path) for path in paths]
         for path in self.paths:
             if not path.exists():
-                raise UserError(f"{path}: no such file or directory; give what holds the corpus")
+                raise UserError(f"{path}: no such file or directory; give the files or folders of the corpus")
 
     @property
     def folders(self) -> list[Path]:
-        """Those that are directories."""
+        """The given directories."""
         return [path for path in self.paths if path.is_dir()]
 
     @property
     def files(self) -> list[Path]:
-        """Those that are files."""
+        """The given files."""
         return [path for path in self.paths if not path.is_dir()]
 
     @cached_property
     def top_files(self) -> list[Path]:
-        """The named files, and those that lie directly in a named folder, but for hidden ones."""
+        """The given files, and the files directly in a given folder, except hidden ones."""
         inner = [path for folder in self.folders for path in sorted(folder.iterdir()) if path.is_file() and path.name[0] != "."]
         return self.files + inner
 
     @cached_property
     def below(self) -> list[Path]:
-        """All files below the named folders, but for hidden ones."""
+        """All files below the given folders, except hidden ones."""
         return [path for path in paths_below(self.folders) if path.name[0] != "."]
 
     @cached_property
     def audio(self) -> list[Path]:
-        """The audio files below the named folders."""
+        """The audio files below the given folders."""
         return list(filter(is_audio, self.below))
 
     @cached_property
@@ -72,10 +72,10 @@ class Places:
 class Kind:
     """A kind of sources.
 
-    name  as sentences name it
-    rank  kinds are asked in this order
-    fits  whether these places are of the kind
-    read  the corpus in them; raises UserError for what is wrong with it
+    name  name in messages
+    rank  kinds are tried in this order
+    fits  function: whether places are of this kind
+    read  function that returns their corpus; raises UserError for faults
     """
 
     name: str
@@ -85,12 +85,12 @@ class Kind:
 
 
 def register(kind: Kind) -> None:
-    """Make a kind known."""
+    """Register a kind."""
     KINDS.append(kind)
 
 
 def all_kinds() -> list[Kind]:
-    """Those of all modules of this package, by rank."""
+    """The kinds of all modules of this package, by rank."""
     package = importlib.import_module(__package__)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{__package__}.{module.name}")
@@ -98,7 +98,7 @@ def all_kinds() -> list[Kind]:
 
 
 def _hint(places: Places) -> str:
-    """What to do with the first file that may be what the user means; '' if there is none."""
+    """Advice on the first file that looks like a source in another format; '' if there is none."""
     paths = [*places.files, *places.below]
     for pattern, told in _HINTS.items():
         if found := next((path for path in paths if re.fullmatch(pattern, path.name, re.IGNORECASE)), None):
@@ -107,14 +107,14 @@ def _hint(places: Places) -> str:
 
 
 def read_corpus(paths: list[Path], options: ReadingOptions) -> Corpus:
-    """The corpus in these places. Raises UserError where they are of no kind that is known, and for what is wrong with them."""
+    """The corpus in these places. Raises UserError if they are of no known kind, and for faults."""
     places, kinds = Places(paths), all_kinds()
     kind = next((kind for kind in kinds if kind.fits(places)), None)
     if kind is None:
         wanted, hint = ", ".join(kind.name for kind in kinds), _hint(places)
-        found = f"{len(places.audio)} audio files without transcripts" if places.audio and not hint else "no corpus that is known"
+        found = f"{len(places.audio)} audio files without transcripts" if places.audio and not hint else "no known kind of corpus"
         raise UserError(f"{places}: {found}; give one of: {wanted}{hint}")
     corpus = kind.read(places, options)
     if not corpus.utterances:
-        raise UserError(f"{places}: no utterance with audio and text; see that these belong together")
+        raise UserError(f"{places}: no utterance with audio and text; check that these belong together")
     return corpus

@@ -1,4 +1,4 @@
-"""Pairs of an audio file and a transcript of its name, .txt, .lab or Praat's TextGrid, in one folder or in trees of the same shape."""
+"""Pairs of an audio file and a transcript with the same name (.txt, .lab or Praat's TextGrid), in one folder or in parallel trees."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pyasr.intake.own.text_files import text_in
 from pyasr.intake.own.textgrid import read_textgrid
 from pyasr.intake.own.tiers import spoken
 
-_SUFFIXES = (".textgrid", ".lab", ".txt")  # of several transcripts of an audio file the first one is taken
+_SUFFIXES = (".textgrid", ".lab", ".txt")  # if an audio file has several transcripts, the first of these is used
 _HTK_LINE = re.compile(r"\d+\s+\d+\s+(\S+)(\s+.*)?")
 _NO_TRANSCRIPT = {"readme", "license", "licence", "copying", "changelog", "about", "notes", "speakers", "speaker-info"}
 
 
 @dataclass(frozen=True)
 class _Found:
-    """{audio file: its transcript}, and transcripts of which the audio is missing."""
+    """{audio file: its transcript}, and transcripts without audio."""
 
     pairs: dict[Path, Path]
     alone: list[Path]
@@ -41,12 +41,12 @@ def _match(places: Places) -> _Found:
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
-    """The utterances of all pairs. Transcripts without audio are faults, audio without a transcript is told."""
+    """The utterances of all pairs. A transcript without audio is a fault; audio without a transcript is noted."""
     check_any(places.below, places.folders[0])
     found, faults = _match(places), Faults(options.skip_bad)
     folders = {path.parent for path in found.pairs.values()}
     for path in (path for path in found.alone if path.parent in folders):
-        faults.add("transcripts without an audio file of their name", "add the audio, or take the transcripts out", path)
+        faults.add("transcripts without an audio file of the same name", "add the audio, or remove the transcripts", path)
     corpus = Corpus(f"pairs of audio and {' '.join(sorted({path.suffix for path in found.pairs.values()}))} files")
     for audio, transcript in sorted(found.pairs.items()):
         entry = str(audio.absolute())
@@ -56,7 +56,7 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     corpus.notes += faults.settle(places)
     if without := sorted(set(places.audio) - set(found.pairs)):
         names = named([path.name for path in without])
-        corpus.notes.append(f"left out: audio files without a transcript of their name: {names}")
+        corpus.notes.append(f"left out: audio files without a transcript of the same name: {names}")
     return corpus
 
 
@@ -70,7 +70,7 @@ def _utterances(audio: Path, transcript: Path, entry: str, options: ReadingOptio
 
 
 def _plain_text(path: Path) -> str:
-    """The words of a transcript: all lines, or the labels of HTK's lines of begin, end and label."""
+    """The words of a transcript: all lines, or the labels of HTK's lines 'BEGIN END LABEL'."""
     lines = [line.strip() for line in text_in(path).split("\n") if line.strip()]
     labels = [_HTK_LINE.fullmatch(line) for line in lines] if path.suffix.lower() == ".lab" else []
     return " ".join(match[1] for match in labels) if lines and labels and all(labels) else " ".join(lines)
