@@ -1,4 +1,4 @@
-"""Scores of frames by the acoustic models that can be packed, of whole utterances and of parts of them."""
+"""Frame scores of the acoustic models that can be packed, for whole utterances and for parts of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyasr.recognition.packed import CTC, GMM, NETWORK
 
 
 class Gaussians:
-    """Scores by GMMs.
+    """Scores of GMMs.
 
-    trans, tid2pdf  what transition-ids are
-    silence         labels of phones that are no word
-    subsampling     frames of which one has scores
+    trans, tid2pdf  transition model, and the pdf of each transition-id
+    silence         phones that are not part of words
+    subsampling     number of input frames per frame of scores
     """
 
     subsampling = 1
@@ -32,22 +32,22 @@ class Gaussians:
         self.tid2pdf, self.silence = self.trans.tid2pdf, LangDir(graph).silence_phones
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """float32 (T', number of pdfs) of the model's input (T, dim)."""
+        """Scores, float32 (T', number of pdfs), for the model's input (T, dim)."""
         return self.gmm.log_likelihoods(features)
 
     def check_online(self) -> None:
-        """Raise UserError where scores of a frame depend on the whole utterance."""
+        """Raise UserError if the scores of a frame depend on the whole utterance."""
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
-        """A function of parts of the input, the last or not, that gives the scores that are known then."""
+        """A function of (next part of the input, whether it is the last) that returns the scores known by then."""
         return lambda features, last: self.scores(features) if len(features) else np.zeros((0, self.gmm.num_pdfs), np.float32)
 
 
 class Network:
-    """Scores by a network of tied states; attributes as of `Gaussians`."""
+    """Scores of a network of tied states; attributes as in `Gaussians`."""
 
     def __init__(self, model: Path, graph: Path):
-        from pyasr.nn import acoustic  # torch is loaded only where a network is used
+        from pyasr.nn import acoustic  # torch is imported only if a network is used
 
         self.model, self.trans = acoustic.load_scorer(model), read_transitions(model / MODEL)
         self.subsampling, self.tid2pdf, self.silence = self.model.subsampling, self.trans.tid2pdf, LangDir(graph).silence_phones
@@ -72,7 +72,7 @@ class Network:
 
 
 class Ctc(Network):
-    """Scores by a CTC network."""
+    """Scores of a CTC network."""
 
     def __init__(self, model: Path, graph: Path):
         self.model, num_units = load_network(model, in_graph=True), len(read_units(model / UNITS_DIR))
@@ -86,4 +86,4 @@ ACOUSTICS = {GMM: Gaussians, NETWORK: Network, CTC: Ctc}
 
 def _check_outputs(model: Path, found: int, needed: int) -> None:
     if found != needed:
-        raise UserError(f"{model}: its network has {found} outputs, its graph needs {needed}; pack a model and a graph that go together")
+        raise UserError(f"{model}: its network has {found} outputs, but its graph needs {needed}; pack a model with its graph")

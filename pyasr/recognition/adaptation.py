@@ -1,9 +1,9 @@
-"""fMLLR of a speaker's utterances, as `pyasr.decode.decode_fmllr` does it for a speaker of a data directory, in memory.
+"""fMLLR adaptation to a speaker's utterances in memory, like `pyasr.decode.decode_fmllr` for a speaker of a data directory.
 
-    1. decode without transform, by the alignment model; statistics from the posteriors: a first transform
-    2. decode with it; statistics from the new lattices: a second transform, on top of the first
+    1. decode without a transform, with the alignment model; estimate a first transform from the posteriors
+    2. decode with the first transform; estimate a second transform, on top of the first, from the new lattices
 
-Utterances may come one after the other: those that have been decoded count with the posteriors that were found then.
+Utterances may arrive one after the other: those already decoded contribute their earlier posteriors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPEAKER = "speaker"
 
 @dataclass(frozen=True)
 class FirstPasses:
-    """How transforms are estimated: the graph, a directory in that of the packed model; scales, beams and statistics."""
+    """Options for estimating transforms: the graph (a directory within the packed model), scales, beams and statistics."""
 
     graph: str
     decode: DecodeOptions
@@ -47,12 +47,12 @@ class FirstPasses:
 
 @dataclass(frozen=True)
 class Adapted:
-    """What the passes gave.
+    """Results of the passes.
 
-    features    with the second transform, of the utterances that were decoded
-    lattices    a function that makes the lattices of these: the first transform's, with the acoustic costs of the second
-    transform   both as one, float32 (D, D + 1)
-    posteriors  of all utterances, of the first pass and the second
+    features    features of the decoded utterances after the second transform
+    lattices    function that returns their lattices: those of the first transform, with the acoustic costs of the second
+    transform   both transforms combined, float32 (D, D + 1)
+    posteriors  of all utterances, from the first and the second pass
     """
 
     features: list[np.ndarray]
@@ -62,13 +62,13 @@ class Adapted:
 
 
 def scores_of_segments(names: list[str], features: list[np.ndarray], scores: Callable[[np.ndarray], np.ndarray]) -> Iterator[tuple]:
-    """(name, function that computes the scores) of each segment; it raises UserError by that name where memory is not enough."""
+    """(name, function that computes the scores) of each segment; the function raises UserError with the name if memory runs out."""
     for name, matrix in zip(names, features):
         yield name, lambda name=name, matrix=matrix: computed(name, scores, matrix, "cut it into shorter segments (--max-segment-s)")
 
 
 class Adaptation:
-    """A GMM system that finds the transform of a speaker's features."""
+    """A GMM system that estimates the transform of a speaker's features."""
 
     def __init__(self, gmm_dir: Path, graph: Path, options: FirstPasses):
         self.options = options
@@ -81,8 +81,8 @@ class Adaptation:
 
     def __call__(self, features: list[np.ndarray], names: list[str], num_threads: int = 1,
                  known: Sequence[tuple[PdfPosteriors, PdfPosteriors]] = ()) -> Adapted:  # fmt: skip
-        """Decode the utterances of a speaker and adapt to all of them; the first ones, whose posteriors are `known`, are not
-        decoded, the others have `names` for messages."""
+        """Decode the utterances of a speaker and adapt to all of them. The first ones, whose posteriors are `known`, are not
+        decoded; `names`: the names of the others, for messages."""
         decoder, num_known = self.decoder.with_options(self.options.adapt.first(self.options.decode)), len(known)
         lattices = self._decode(decoder, self.aligner, features[num_known:], names, num_threads, self._compact)
         firsts = [*(posteriors for posteriors, _ in known), *map(self._before, lattices)]
@@ -100,12 +100,12 @@ class Adaptation:
         return [lattice for _, lattice in decoder.decode_many(scored, num_threads, finish)]
 
     def _compact(self, lattice: Lattice) -> Lattice:
-        """What the archive of a decode directory gives of a lattice that was determinised."""
+        """The lattice as read back from the archive of a decode directory after determinisation."""
         found = self._determinizer(lattice)
         return found if isinstance(found, Lattice) else to_lattice(found)
 
     def _estimate(self, features: list[np.ndarray], posteriors: list[PdfPosteriors], aligner: AmDiagGmm | None = None) -> np.ndarray:
-        """The transform on top of those that `features` have; the identity for want of data."""
+        """The transform to apply after those already applied to `features`; the identity if there is too little data."""
         utterances = ((_SPEAKER, matrix, pdfs) for matrix, pdfs in zip(features, posteriors))
         transforms, _ = estimate_each(speaker_stats(utterances, self.gmm, aligner), self.options.fmllr)
         return transforms.get(_SPEAKER, identity(self.gmm.dim))
@@ -116,11 +116,11 @@ class Adaptation:
 
 
 class AdaptedFeatures:
-    """Features of one kind as a GMM system sees them, with the speaker's fMLLR transform; a `SpeakerFeatures`.
+    """Features of one kind as input of a GMM system, with the speaker's fMLLR transform; a `SpeakerFeatures`.
 
     plain       the features of the segments
-    inputs      how they become the GMM system's input
-    adaptation  what estimates the transform
+    inputs      conversion to the GMM system's input
+    adaptation  estimator of the transform
     """
 
     def __init__(self, plain: PlainFeatures, inputs: ModelInputs, adaptation: Adaptation):
@@ -135,14 +135,14 @@ class AdaptedFeatures:
         return found
 
     def adapted(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> tuple[list[int], Adapted]:
-        """(which segments are long enough for a frame, what the passes gave of these)."""
+        """(indices of the segments with at least one frame, results of the passes for these)."""
         features = self.inputs(self.plain(waves, names))
         spoken = with_frames(features)
         return spoken, self.adaptation([features[i] for i in spoken], [names[i] for i in spoken], num_threads)
 
 
 def read_features(folder: Path, model: Path, first: FirstPasses | None) -> PlainFeatures | AdaptedFeatures:
-    """What a folder of the packed model `model` makes: by features.json and, where `first` tells how they are adapted, by first/."""
+    """The feature extraction in a folder of the packed model `model`: features.json and, if `first` is given, the adaptation in first/."""
     plain = PlainFeatures(load_features(folder / FEATURES))
     if first is None:
         return plain

@@ -1,4 +1,4 @@
-"""The speaker of a stream to a system on fMLLR features: every utterance is decoded with what was said before."""
+"""The speaker of a stream, for a system on fMLLR features: each utterance is decoded together with the earlier ones."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Word
 
 _REMEMBERED_S = 60.0
-_NAMES = ["the stream"]  # of the utterance that is decoded, for messages
+_NAMES = ["the stream"]  # name of the utterance, for messages
 
 
 class AdaptedSpeaker:
-    """One whose utterances come one after the other; the last minute of them counts.
+    """A speaker whose utterances arrive one after the other; the last minute of them is used for adaptation.
 
-    transform  of the features, float32 (D, D + 1), as the utterances so far have it; None before the first
+    transform  transform of the features estimated so far, float32 (D, D + 1); None before the first utterance
     """
 
     def __init__(self, system: System):
         self._system, self._made, self.transform = system, system.features, None
-        self._features, self._posteriors = [], []  # of the utterances that count
+        self._features, self._posteriors = [], []  # of the utterances in use
 
     def words(self, wave: np.ndarray) -> list[Word]:
-        """Of the next utterance, seconds from its begin; of what is too short for a frame, none."""
+        """The words of the next utterance, in seconds from its begin; empty if it is too short for a frame."""
         features = self._made.plain.extract(wave)
         if not len(features):
             return []
@@ -34,7 +34,7 @@ class AdaptedSpeaker:
         return words
 
     def _forget(self) -> None:
-        """Drop utterances that lie a minute back."""
+        """Drop utterances that are more than a minute old."""
         shift_s = self._made.frame_shift_s
         while len(self._features) > 1 and shift_s * sum(map(len, self._features[1:])) > _REMEMBERED_S:
             del self._features[0], self._posteriors[0]

@@ -1,4 +1,4 @@
-"""Transcripts as text, NIST's ctm, JSON and SubRip subtitles."""
+"""Write transcripts as text, NIST's ctm, JSON and SubRip subtitles."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyasr.base.utf8 import as_utf8
 from pyasr.data.ctm import CtmLine
 from pyasr.recognition.transcript import Transcript, Word
 
-_LINE_LETTERS, _CUE_LINES = 42, 2  # what is read at a glance, as broadcasters have it
+_LINE_LETTERS, _CUE_LINES = 42, 2  # usual limits of broadcasters
 _CUE_S, _LEAST_CUE_S, _PAUSE_S = 6.0, 1.0, 0.8
 _GAP_S = 0.04
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a transcript is written: the suffix of files, and a function that gives its lines."""
+    """A format of transcripts: the suffix of files, and a function that returns the lines."""
 
     suffix: str
     lines: Callable[[Transcript], Iterator[str]]
@@ -35,7 +35,7 @@ def as_word(stem: str) -> str:
 
 
 def text_lines(transcript: Transcript) -> Iterator[str]:
-    """A line for each segment in which there are words."""
+    """A line for each segment with words."""
     return (segment.text for segment in transcript.segments if segment.words)
 
 
@@ -47,7 +47,7 @@ def ctm_lines(transcript: Transcript) -> Iterator[str]:
 
 
 def _name_in_ctm(transcript: Transcript) -> str:
-    """The recording's name; a line that began with `;;` would be a comment."""
+    """The recording's name; avoids a leading `;;`, which would begin a comment."""
     name = name_of(transcript)
     return "__" + name[2:] if name.startswith(";;") else name
 
@@ -66,7 +66,7 @@ def _word_object(word: Word) -> dict:
 
 
 def srt_lines(transcript: Transcript) -> Iterator[str]:
-    """Numbered cues of at most two lines of 42 letters; a cue ends where a pause is, and stays long enough to be read."""
+    """Numbered cues of at most two lines of 42 letters; a cue ends at a pause, and stays long enough to be read."""
     cues = [cue for segment in transcript.segments for cue in _cues(segment.words)]
     for number, cue in enumerate(cues, 1):
         until = cues[number][0].begin_s - _GAP_S if number < len(cues) else float("inf")
@@ -79,7 +79,7 @@ def srt_lines(transcript: Transcript) -> Iterator[str]:
 
 
 def _cues(words: tuple[Word, ...]) -> list[list[Word]]:
-    """Words that are shown together."""
+    """Group words that are shown together."""
     cues: list[list[Word]] = []
     for word in words:
         if cues and _belongs(cues[-1], word):
@@ -95,7 +95,7 @@ def _belongs(cue: list[Word], word: Word) -> bool:
 
 
 def _broken(words: list[str]) -> list[str]:
-    """Lines of at most 42 letters; two lines are about as long as each other."""
+    """Lines of at most 42 letters; two lines have about the same length."""
     text = " ".join(words)
     if len(text) <= _LINE_LETTERS:
         return [text]
@@ -107,7 +107,7 @@ def _broken(words: list[str]) -> list[str]:
 
 
 def _filled(words: list[str]) -> list[str]:
-    """Lines as long as they may be; a longer word has a line of its own."""
+    """Lines filled to the maximum length; a longer word gets its own line."""
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + 1 + len(word) <= _LINE_LETTERS:

@@ -1,12 +1,12 @@
-"""From samples to what a model sees, with all that a data directory would say kept in the model's directory.
+"""From samples to the input of a model, with the options that a data directory would contain taken from the model's directory.
 
-What makes the features of a speaker's segments, as feats.scp of a data directory would have them, is a `SpeakerFeatures`:
+A `SpeakerFeatures` computes the features of a speaker's segments, as feats.scp of a data directory would contain them:
 
-    PlainFeatures       those of one kind, of samples alone
-    AdaptedFeatures     these, after the transforms of a GMM system's fMLLR    (`pyasr.recognition.adaptation`)
-    PastedFeatures      several of both side by side, i-vectors beside them    (`pyasr.recognition.pasting`)
+    PlainFeatures       features of one kind, from samples only
+    AdaptedFeatures     the same, after the fMLLR transforms of a GMM system          (`pyasr.recognition.adaptation`)
+    PastedFeatures      several of both side by side, optionally with i-vectors       (`pyasr.recognition.pasting`)
 
-`ModelInputs` then make of features what a model sees. One recording is one speaker.
+`ModelInputs` converts features to the input of a model. One recording is one speaker.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pyasr.feats.online import KnownBefore
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix
 
 FEATURES, EVERYONE = "features.json", "global_cmvn"
-DITHER_KEY = "recording"  # names the stream of noise of every segment
+DITHER_KEY = "recording"  # key of the random stream for the dither of every segment
 
 
 class SpeakerFeatures(Protocol):
-    """What makes the features of the segments of a speaker.
+    """Computes the features of a speaker's segments.
 
-    rate_hz        of the samples that it takes, which are at int16 scale
-    frame_shift_s  from one frame to the next
-    adaptations    what estimates fMLLR transforms in it
+    rate_hz        sampling rate of the input, which is at int16 scale
+    frame_shift_s  seconds from one frame to the next
+    adaptations    its estimators of fMLLR transforms
     """
 
     rate_hz: float
@@ -40,11 +40,11 @@ class SpeakerFeatures(Protocol):
     adaptations: list
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
-        """Features of each segment, float32 (frames, dim); one that is too short has no rows. Errors tell a segment's name, of `names`."""
+        """Features of each segment, float32 (frames, dim); a segment that is too short has no rows. Errors name the segment by `names`."""
 
 
 class PlainFeatures:
-    """Features with these options, of each segment alone; a `SpeakerFeatures`."""
+    """Features with these options, from each segment separately; a `SpeakerFeatures`."""
 
     def __init__(self, options):
         self.extractor, self.rate_hz, self.adaptations = Extractor(options), options.frame.sample_frequency, []
@@ -59,9 +59,9 @@ class PlainFeatures:
 
 
 class ModelInputs:
-    """How features become the input of a model: normalisation, deltas, splicing and the system's matrix.
+    """Converts features to the input of a model: normalisation, deltas, splicing and the system's matrix.
 
-    everyone  statistics of CMVN of many speakers, (2, D + 1), or None
+    everyone  CMVN statistics of many speakers, (2, D + 1), or None
     """
 
     def __init__(self, options: InputOptions, matrix: np.ndarray | None = None, everyone: np.ndarray | None = None):
@@ -69,28 +69,28 @@ class ModelInputs:
 
     @classmethod
     def read(cls, model_dir: Path) -> ModelInputs:
-        """By input.json, final.mat and global_cmvn of a directory."""
+        """Read input.json, final.mat and global_cmvn of a directory."""
         optional = [path if path.exists() else None for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))]
         return cls(InputOptions.load(model_dir), *(path and read_matrix(path) for path in optional))
 
     def __call__(self, features: list[np.ndarray]) -> list[np.ndarray]:
-        """The input from the features of all utterances of a speaker; some may have no frames."""
+        """The input for the features of all utterances of a speaker; some may have no frames."""
         return [self.finished(matrix) for matrix in self.normalised(features)]
 
     def normalised(self, features: list[np.ndarray]) -> list[np.ndarray]:
-        """Features of all utterances of a speaker after CMVN; `finished` makes the input of each, which may be many times as large."""
+        """Features of all utterances of a speaker after CMVN; `finished` converts each to the input, which may be many times larger."""
         return normalised_of_speaker(features, self.options)
 
     def finished(self, normalised: np.ndarray) -> np.ndarray:
-        """The input from an utterance's normalised features."""
+        """The input for an utterance's normalised features."""
         return self.transformed(self.options.extend(normalised))
 
     def before(self) -> KnownBefore | None:
-        """What the normalisation of a stream begins with."""
+        """The statistics with which the normalisation of a stream begins."""
         return None if self.everyone is None else KnownBefore.of_everyone(self.everyone)
 
     def transformed(self, extended: np.ndarray) -> np.ndarray:
-        """After the system's matrix, where it has one."""
+        """Apply the system's matrix, if it has one."""
         return extended if self.matrix is None else apply_transform(extended, self.matrix, "the model's matrix")
 
 
@@ -108,10 +108,10 @@ def normalised_of_speaker(features: list[np.ndarray], options: InputOptions) -> 
 
 
 def with_frames(features: list[np.ndarray]) -> list[int]:
-    """Which segments are long enough for a frame."""
+    """Indices of the segments with at least one frame."""
     return [number for number, matrix in enumerate(features) if len(matrix)]
 
 
 def load_features(path: Path):
-    """Options of one of the kinds of features. Raises UserError where a file has others, or a value that no command line may have."""
+    """Read the options of one of the kinds of features. Raises UserError for a file with other options or invalid values."""
     return load(path, tuple(KINDS))

@@ -1,4 +1,4 @@
-"""Standard input into which somebody speaks until they interrupt the program."""
+"""Live audio on standard input, until the user interrupts the program."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import signal
 from typing import BinaryIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_MOST_WAITING_BYTES = 1 << 20  # a pipe holds no more
-_TOLD = "what had come by then is written"
+_MOST_WAITING_BYTES = 1 << 20  # maximum capacity of a pipe
+_TOLD = "the audio received by then was transcribed"
 
 
 class LiveInput:
-    """A pipe that ends when the program is interrupted, with what has been written into it by then.
+    """A pipe that ends when the program is interrupted, after the data written into it by then.
 
         with LiveInput(sys.stdin.buffer) as file:
-            ...                                      # read to the end; write what was said
+            ...                                      # read to the end; write the transcript
 
-    SIGINT or SIGTERM, unless ignored, does its work when the block has ended well; a second one does it at once. For the main thread.
+    SIGINT or SIGTERM, unless ignored, takes effect after the block has ended without error; a second signal takes effect immediately. Only
+    for the main thread.
     """
 
     def __init__(self, pipe: BinaryIO):
@@ -29,7 +30,7 @@ class LiveInput:
         return self
 
     def _end(self, number: int, frame) -> None:
-        """Have a reading that waits, and those that follow, take what is there."""
+        """Make the pending read, and later ones, return only the available data."""
         self._restore_handlers()
         self._held_back = number
         os.set_blocking(self._pipe.fileno(), False)

@@ -1,4 +1,4 @@
-"""Making a packed model of what a decode directory was made with: it is known to go together, because it has been decoded and scored."""
+"""Pack the model with which a decode directory was made. Its parts are known to fit together, because they were decoded and scored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SILENCE = "phones/silence.int"
 
 
 def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
-    """Fill the directory `out` with all that `system` needs, to read words at `point` (LM weight, word insertion penalty)."""
+    """Fill the directory `out` with the files of `system`, for decoding at `point` (LM weight, word insertion penalty)."""
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
     made = _pack_pasted(pasted, system, out) if pasted else _pack_alone(system, out)
@@ -41,7 +41,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
 
 
 def _pack_alone(system: DecodedSystem, out: Path) -> dict:
-    """The model on features of one kind, and what these are; returns fields of `ModelInfo`."""
+    """Pack a model on features of one kind; returns fields of `ModelInfo`."""
     if system.adapts:
         return {"first": _pack_source(FeatureSource.adapted_by(system), "", system, out)}
     source = FeatureSource.of(system.data, system.model, trained_on(system.model))
@@ -50,7 +50,7 @@ def _pack_alone(system: DecodedSystem, out: Path) -> dict:
 
 
 def _pack_pasted(pasted: PastedData, system: DecodedSystem, out: Path) -> dict:
-    """The same of features side by side."""
+    """Pack a model on features side by side; returns fields of `ModelInfo`."""
     _copy_model(system, out, of_features=False)
     streams = []
     for number, (source, inputs) in enumerate(zip(pasted.sources(system.model), pasted.inputs), 1):
@@ -62,7 +62,7 @@ def _pack_pasted(pasted: PastedData, system: DecodedSystem, out: Path) -> dict:
 
 
 def _pack_vectors(vectors: ExtractedVectors, system: DecodedSystem, out: Path) -> PastedVectors:
-    """Fill vectors/ with the extractor and what it sees."""
+    """Fill vectors/ with the extractor and the options of its input."""
     first = _pack_source(vectors.source, VECTORS_DIR, system, out)
     InputOptions.load(vectors.extractor).save(out / VECTORS_DIR)
     for name in (EXTRACTOR_FILE, UBM_FILE, MATRIX_FILE):
@@ -72,14 +72,14 @@ def _pack_vectors(vectors: ExtractedVectors, system: DecodedSystem, out: Path) -
 
 
 def _pack_source(source: FeatureSource, folder: str, system: DecodedSystem, out: Path) -> FirstPasses | None:
-    """Fill a folder of `out` with how features are made: their options, and first/, the system that adapts them, where there is one."""
+    """Fill a folder of `out` with the options of features and, if they are adapted, with first/, the adapting system."""
     (out / folder).mkdir(parents=True, exist_ok=True)
     save(out / folder / FEATURES, source.options)
     return source.first and _pack_first(source.first, folder, system, out)
 
 
 def _pack_first(first: DecodedSystem, parent: str, system: DecodedSystem, out: Path) -> FirstPasses:
-    """Fill first/ in a folder of `out` with the system that adapts; its graph stands there only if it is another one."""
+    """Fill first/ in a folder of `out` with the adapting system; its graph is included only if it differs from the model's."""
     folder, shared = out / parent / FIRST_DIR, fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG)
     folder.mkdir()
     for name in (MODEL, ALIGNMENT_MODEL, MATRIX_FILE):
@@ -97,15 +97,15 @@ def _copy_graph(graph: Path, out: Path, fst: str) -> None:
     (out / "phones").mkdir(parents=True)
     for name in (fst, *_GRAPH_FILES, *([_SILENCE] if fst == HCLG else [])):
         if not (graph / name).exists():
-            raise UserError(f"{graph / name}: no such file; make the graph again with utils/make_graph.py or make_ctc_graph.py")
+            raise UserError(f"{graph / name}: no such file; build the graph again with utils/make_graph.py or make_ctc_graph.py")
         shutil.copyfile(graph / name, out / name)
 
 
 def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
-    """How features become the input of a model; where they are normalised by what a speaker or an utterance says, also the statistics of
-    everyone, with which a stream begins.
+    """Save the conversion of features to the input of a model. If they are normalised by speaker or utterance, also save the statistics of
+    all speakers, with which a stream begins.
 
-    of_features  whether it sees the model's features as they are made, neither after another system's transforms nor side by side
+    of_features  whether its input is the model's features themselves, not transformed by another system and not side by side
     """
     inputs = InputOptions.load(system.model)
     inputs.save(out)
@@ -114,7 +114,7 @@ def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
 
 
 def _copy_model(system: DecodedSystem, out: Path, of_features: bool) -> None:
-    """The acoustic model and how features become its input; `of_features` as of `_save_inputs`."""
+    """Copy the acoustic model and the conversion of features to its input; `of_features` as in `_save_inputs`."""
     _save_inputs(system, out, of_features)
     if (system.model / MATRIX_FILE).exists():
         shutil.copyfile(system.model / MATRIX_FILE, out / MATRIX_FILE)

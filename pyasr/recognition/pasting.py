@@ -1,6 +1,6 @@
-"""Features of several kinds side by side, with i-vectors beside them, of a speaker's segments in memory.
+"""Features of several kinds side by side, optionally with i-vectors, of a speaker's segments in memory.
 
-It is what `pyasr.feats.pasted` makes of data directories, and `pyasr.ivector.extract` of the speaker's utterances one after the other.
+Equivalent to `pyasr.feats.pasted` for data directories, and to `pyasr.ivector.extract` for the speaker's utterances in order.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ STREAMS_DIR, VECTORS_DIR = "streams", "vectors"
 
 @dataclass(frozen=True)
 class PastedStream:
-    """One of the kinds of features; `first`: how its fMLLR transforms are estimated, None where it is used as it is."""
+    """One of the kinds of features; `first`: options for estimating its fMLLR transforms, None for no fMLLR."""
 
     first: FirstPasses | None
 
 
 @dataclass(frozen=True)
 class PastedVectors:
-    """How i-vectors are found.
+    """Options of i-vectors.
 
-    online     one every few frames, of what has been said until then; else one of all that the speaker says
-    extract    how frames count
-    directory  what becomes of speakers with many utterances
-    first      as of `PastedStream`, of the features that they are found from
+    online     one i-vector every few frames, from the speech until then; else one i-vector from all speech of the speaker
+    extract    weights of frames
+    directory  treatment of speakers with many utterances
+    first      as in `PastedStream`, for the features from which they are extracted
     """
 
     online: bool
@@ -49,9 +49,9 @@ class PastedVectors:
 
 @dataclass(frozen=True)
 class Pasting:
-    """What stands side by side: streams in their order, then i-vectors, or None.
+    """Features side by side: streams in order, then i-vectors or None.
 
-    paste  frames by which streams may differ, and the period of vectors where it is not theirs
+    paste  number of frames by which streams may differ, and the period of vectors if it differs from theirs
     """
 
     paste: PasteOptions
@@ -59,20 +59,20 @@ class Pasting:
     vectors: PastedVectors | None
 
     def firsts(self) -> dict[str, FirstPasses | None]:
-        """How transforms are estimated, by the folder in that of the packed model."""
+        """{folder within the packed model: options for estimating transforms}."""
         found = {stream_dir(number): stream.first for number, stream in enumerate(self.streams, 1)}
         return found if self.vectors is None else found | {VECTORS_DIR: self.vectors.first}
 
 
 def stream_dir(number: int) -> str:
-    """The folder of a stream, 1-based, in that of the packed model."""
+    """The folder of a stream, counted from 1, within the packed model."""
     return f"{STREAMS_DIR}/{number}"
 
 
 class PastedFeatures:
-    """Streams side by side, each normalised and extended in its own way, and i-vectors, of a packed model; a `SpeakerFeatures`.
+    """Streams of a packed model side by side, each with its own normalisation and context, and i-vectors; a `SpeakerFeatures`.
 
-    A segment that is too short for a frame of one of them has no rows. Raises UserError where they need different sampling rates.
+    A segment that is too short for a frame of one of them has no rows. Raises UserError if they need different sampling rates.
     """
 
     def __init__(self, model: Path, pasting: Pasting):
@@ -85,7 +85,7 @@ class PastedFeatures:
         self.adaptations = [adaptation for made in makers for adaptation in made.adaptations]
         if any(made.rate_hz != self.rate_hz for made in makers):
             rates = ", ".join(f"{made.rate_hz:g}" for made in makers)
-            raise UserError(f"{model}: features side by side of audio of different rates ({rates} Hz); make all of them at one rate")
+            raise UserError(f"{model}: features side by side need audio of different rates ({rates} Hz); extract all of them at one rate")
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
         streams = [inputs_of_speaker(made(waves, names, num_threads), inputs) for made, inputs in zip(self._streams, self._inputs)]
@@ -93,7 +93,7 @@ class PastedFeatures:
         return [self._pasted(name, list(parts), beside) for name, *parts, beside in zip(names, *streams, vectors)]
 
     def _pasted(self, name: str, parts: list[np.ndarray], beside: list[np.ndarray]) -> np.ndarray:
-        """A segment's columns; `beside` is empty or has its i-vectors."""
+        """A segment's columns; `beside` is empty or contains its i-vectors."""
         if not all(map(len, parts + beside)):
             return np.zeros((0, sum(part.shape[-1] for part in parts + beside)), np.float32)
         try:
@@ -107,10 +107,10 @@ class PastedFeatures:
 
 
 class SpeakerVectors:
-    """The i-vectors of a speaker's segments, as steps/extract_ivectors.py finds those of a speaker's utterances; of a packed model.
+    """Extracts the i-vectors of a speaker's segments with a packed model, like steps/extract_ivectors.py for a speaker's utterances.
 
-    features  what makes the features that the extractor was trained on
-    period    frames that a row stands for
+    features  computes the features on which the extractor was trained
+    period    number of frames per row
     """
 
     def __init__(self, model: Path, options: PastedVectors):
@@ -121,7 +121,7 @@ class SpeakerVectors:
         self._online = OnlineExtractor.read(self._folder, options.extract)
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
-        """Of each segment what `pyasr.feats.pasted.vector_rows` takes, float32; of one that is too short for a frame, no rows."""
+        """For each segment, the input of `pyasr.feats.pasted.vector_rows`, float32; no rows for a segment that is too short for a frame."""
         features = self.features(waves, names, num_threads)
         views = map(self._view, self._plain(features), self._normalised(features))
         found = list(self._online.in_order(views, self._options.directory.utts_per_spk_max))
@@ -130,6 +130,6 @@ class SpeakerVectors:
         return [np.zeros((0, dim), np.float32) if one is None else one[0] if self._options.online else whole for one in found]
 
     def _view(self, plain: np.ndarray, normalised: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """What the extractor takes of a segment; None where there are no frames."""
+        """The extractor's input for a segment; None if there are no frames."""
         check_dim(plain.shape[1], self._online.extractor.feat_dim, self._folder / FEATURES, self._folder)
         return (plain, normalised) if len(plain) else None

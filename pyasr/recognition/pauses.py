@@ -1,11 +1,11 @@
-r"""Where a long recording is cut: in its pauses, so that no word is lost. Segments cover the recording without gap or overlap.
+r"""Cut a long recording at pauses, so that no word is lost. Segments cover the recording without gaps or overlaps.
 
 With e(t) the energy of a window of 0.1 s around time t in decibel, and q(p) its quantiles over the recording, a pause is a stretch where
 
     e(t) < q(0.05) + 0.3 (q(0.95) - q(0.05)),          and q(0.95) - q(0.05) >= 10 dB
 
-at least `min_pause_s` long. A segment ends in the middle of the first pause after `min_segment_s`; where `max_segment_s` go by without
-one, at the quietest moment of the second half of these.
+for at least `min_pause_s`. A segment ends in the middle of the first pause after `min_segment_s`. If there is none within
+`max_segment_s`, it ends at the quietest moment of the second half of that period.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 
 _STEP_S, _WINDOW_STEPS = 0.01, 10
-_BLOCK_STEPS = 1000  # in float64 at once: a recording of hours is far larger than its levels
+_BLOCK_STEPS = 1000  # converted to float64 at once, because a recording of hours is far larger than its levels
 _LOW, _HIGH, _SHARE, _LEAST_RANGE_DB = 0.05, 0.95, 0.3, 10.0
-_FLOOR = 1.0  # of the mean square of samples at int16 scale: digital silence is as loud as rounding noise
+_FLOOR = 1.0  # minimum mean square of samples at int16 scale: digital silence counts as rounding noise
 
 
 @dataclass(frozen=True)
 class CutOptions:
-    """How long recordings are cut."""
+    """Options for cutting long recordings."""
 
-    max_segment_s: float = option(20.0, "seconds of a recording that are decoded at once, at most", minimum=1.0)
-    min_segment_s: float = option(3.0, "seconds after which a recording that is longer than that is cut at the next pause", minimum=0.0)
-    min_pause_s: float = option(0.4, "length of a pause in seconds", minimum=0.02)
+    max_segment_s: float = option(20.0, "maximum length of a segment in seconds; segments are decoded separately", minimum=1.0)
+    min_segment_s: float = option(3.0, "seconds of a recording after which it is cut at the next pause", minimum=0.0)
+    min_pause_s: float = option(0.4, "minimum length of a pause in seconds", minimum=0.02)
 
     def check(self) -> None:
-        """Raise UserError where the least length is no less than the greatest."""
+        """Raise UserError if the minimum length is not below the maximum."""
         if self.min_segment_s >= self.max_segment_s:
             raise UserError(f"--min-segment-s {self.min_segment_s:g} is not below --max-segment-s {self.max_segment_s:g}; lower it")
 
 
 def cut_at_pauses(samples: np.ndarray, rate: float, options: CutOptions = CutOptions()) -> list[tuple[int, int]]:
-    """(first sample, one past the last) of each segment of a recording at int16 scale; the recording itself where it is short enough."""
+    """(first sample, one past the last) of each segment of a recording at int16 scale; a short recording is one segment."""
     options.check()
     step = max(round(_STEP_S * rate), 1)
     levels = _levels(samples, step)
@@ -64,7 +64,7 @@ def _levels(samples: np.ndarray, step: int) -> np.ndarray:
 
 
 def _pause_middles(levels: np.ndarray, least: int) -> np.ndarray:
-    """Steps in the middle of each pause, ascending."""
+    """The steps in the middle of pauses, ascending."""
     low, high = np.quantile(levels, [_LOW, _HIGH])
     quiet = levels < low + _SHARE * (high - low) if high - low >= _LEAST_RANGE_DB else np.zeros(len(levels), bool)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], quiet.astype(np.int8), [0]])))
@@ -73,7 +73,7 @@ def _pause_middles(levels: np.ndarray, least: int) -> np.ndarray:
 
 
 def _next_cut(levels: np.ndarray, middles: np.ndarray, begin: int, least: int, most: int) -> int:
-    """Where a segment that begins at step `begin` ends."""
+    """The end of a segment that begins at step `begin`."""
     allowed = middles[(middles > begin + least) & (middles <= begin + most)] if len(middles) else []
     if len(allowed):
         return int(allowed[0])

@@ -1,4 +1,4 @@
-"""Recordings to words by a packed model.
+"""Transcribe recordings with a packed model.
 
     from pyasr import Recognizer
 
@@ -26,14 +26,14 @@ from pyasr.recognition.transcript import Segment, Transcript
 
 
 class Recognizer:
-    """A packed model, loaded once, for any number of recordings. Not for use from several threads at once: it starts its own.
+    """A packed model, loaded once, for any number of recordings. Not for use by several threads at once: it starts its own.
 
-    num_threads  segments of a recording that are decoded at once
-    cut          how long recordings are cut
-    mbr          which words are taken of what the search finds
-    beam         of the search, in place of the model's: less is faster, more finds more
+    num_threads  number of segments of a recording that are decoded in parallel
+    cut          options for cutting long recordings
+    mbr          options for choosing words in the lattices of the search
+    beam         beam of the search instead of the model's: a smaller beam is faster, a larger one more accurate
 
-    Raises UserError where the directory is no packed model, or no longer whole.
+    Raises UserError if the directory is not a packed model, or is damaged.
     """
 
     def __init__(self, model_dir: str | Path, *, num_threads: int = 1, cut: CutOptions = CutOptions(), mbr: MbrOptions = MbrOptions(),
@@ -49,10 +49,10 @@ class Recognizer:
         return round(self.system.features.rate_hz)
 
     def transcribe(self, audio: str | Path | np.ndarray | bytes, rate: float | None = None) -> Transcript:
-        """What is said in a file, whose channels are averaged, or in samples of `rate` Hz (unless given, the model's).
+        """The transcript of a file, whose channels are averaged, or of samples of `rate` Hz (default: the model's rate).
 
-        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for what is no audio, and for a rate that is no
-        whole number.
+        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for input that is not audio, and for a rate that is
+        not a whole number.
         """
         if isinstance(audio, (str, Path)):
             (recording,) = read_recordings(Path(audio))
@@ -61,15 +61,15 @@ class Recognizer:
         return self.transcribe_recording(recording)
 
     def transcribe_recording(self, recording: Recording) -> Transcript:
-        """What is said in one channel."""
+        """The transcript of one channel."""
         return self.transcribe_speaker([recording])[0]
 
     def transcribe_speaker(self, recordings: list[Recording]) -> list[Transcript]:
-        """What is said in recordings of one and the same speaker: normalisation and fMLLR are of all of them.
+        """The transcripts of recordings of the same speaker: normalisation and fMLLR use all of them.
 
-        Raises UserError where memory is not enough for that.
+        Raises UserError if memory is not sufficient.
         """
-        all_of_them = enough_for(f"{len(recordings)} recordings of one speaker", "all of them", "give fewer, or leave --one-speaker out")
+        all_of_them = enough_for(f"{len(recordings)} recordings of one speaker", "all of them", "give fewer, or omit --one-speaker")
         with as_a_whole(recordings[0].file) if len(recordings) == 1 else all_of_them:
             return self._transcribed(recordings)
 
@@ -93,13 +93,13 @@ class Recognizer:
             raise UserError(f"{recording.file}: {error}") from None
 
     def stream(self, rate: float | None = None, endpoint: EndpointOptions | None = EndpointOptions()) -> Stream:
-        """A stream of audio of `rate` Hz (unless given, the model's), in which utterances end as `endpoint` says; None: at its end.
+        """A stream of audio of `rate` Hz (default: the model's). `endpoint`: rules for the end of utterances; None: the end of the stream.
 
-        Raises UserError for a model that needs whole recordings, and for a rate that is no whole number.
+        Raises UserError for a model that needs whole recordings, and for a rate that is not a whole number.
         """
         return Stream(self.system, self.rate if rate is None else rate, endpoint)
 
     def segment(self, begin: int, end: int, words: Iterable) -> Segment:
-        """The segment from sample `begin` to `end`, with words whose times count from its begin."""
+        """The segment from sample `begin` to `end`, with words whose times are relative to its begin."""
         begin_s, end_s = begin / self.rate, end / self.rate
         return Segment(begin_s, end_s, tuple(word.later(begin_s) for word in words))

@@ -1,18 +1,18 @@
-"""Audio to words as it arrives.
+"""Transcribe audio as it arrives.
 
     stream = Recognizer("model").stream()
     for block in microphone:
         for segment in stream.accept(block):
-            print(segment.text)                # what has ended
-        print(stream.partial, end="\\r")        # what has not
+            print(segment.text)                # final segments
+        print(stream.partial, end="\\r")        # preliminary words
     print(stream.finish().text)
 
-Features, network and search go on from block to block and give what they give of a whole utterance. An utterance ends by the rules of
-`pyasr.decode.endpoint`; the next one begins within the silence behind its last word, and hears again what came after. Audio is taken in
-steps of 0.1 s of an utterance, so that the result does not depend on how it is divided into blocks.
+Features, network and search continue from block to block, with the same results as for a whole utterance. `pyasr.decode.endpoint` decides
+when an utterance ends. The next utterance begins within the silence after its last word, and processes the audio after that point again.
+Audio is processed in steps of 0.1 s of an utterance, so that the result does not depend on the division into blocks.
 
-A system on fMLLR features decodes an utterance that has ended once more, adapted to it and to what the speaker said before; until then its
-features have the transform of the utterances before.
+At the end of an utterance, a system on fMLLR features decodes it again, adapted to it and to the speaker's earlier utterances. Until then,
+its features are transformed with the transform of the earlier utterances.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
 
 @dataclass(frozen=True)
 class _Chain:
-    """What audio becomes: `plain` features; `inputs` of the model, or of the GMM system that adapts; `after` that the model's."""
+    """The processing of audio: `plain` features; `inputs` of the model or of the adapting GMM system; then, `after` it, the model's."""
 
     plain: PlainFeatures
     inputs: ModelInputs
@@ -51,12 +51,12 @@ class _Chain:
 
     @classmethod
     def of(cls, system: System) -> _Chain:
-        """Raises UserError for features of which a frame depends on the whole recording."""
+        """The chain of a system. Raises UserError if a frame of its features depends on the whole recording."""
         made = system.features
         if isinstance(made, AdaptedFeatures):
             return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)
         if isinstance(made, PastedFeatures):
-            raise UserError("its features are of several kinds side by side, which are made of whole recordings; train on one kind")
+            raise UserError("its features are of several kinds side by side, which need whole recordings; train on one kind")
         return cls(made, system.inputs, _AS_THEY_ARE)
 
 
@@ -73,13 +73,13 @@ def check_streams(system: System) -> None:
 
 
 class Stream:
-    """One stream of audio of one channel; `Recognizer.stream` makes it. Not for use from several threads at once.
+    """A stream of audio of one channel, created by `Recognizer.stream`. Not for use by several threads at once.
 
-    After an error or an interruption within `accept` or `finish` both raise UserError; `segments` and `text` are what was found before.
+    After an error or an interruption within `accept` or `finish`, both raise UserError; `segments` and `text` keep the earlier results.
 
-    rate      of the samples that will be accepted
-    endpoint  when an utterance ends; None: with the stream
-    segments  that have ended
+    rate      sampling rate of the accepted samples, in Hz
+    endpoint  rules for the end of utterances; None: the end of the stream
+    segments  completed segments
     """
 
     def __init__(self, system: System, rate: float, endpoint: EndpointOptions | None, file: str = "stream"):
@@ -98,24 +98,24 @@ class Stream:
         return _Utterance(self._system, self._chain, before, self._speaker)
 
     def accept(self, samples: np.ndarray | bytes) -> list[Segment]:
-        """Take samples of any number: int16 (or their bytes), or floats between -1 and 1. Returns segments that have ended with them."""
+        """Process any number of samples: int16 (or their bytes), or floats between -1 and 1. Returns the segments completed by them."""
         if self._found:
-            raise UserError("the stream is over; begin another one")
+            raise UserError("the stream has ended; start another one")
         samples = at_int16_scale(samples)
         with self._whole():
             return self._take(self._resampler(samples))
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """For what leaves the stream between two states where it fails or is interrupted: the stream takes nothing more then."""
+        """Context for changes of the stream's state: after an error or interruption within it, the stream accepts no more audio."""
         if self._is_broken:
-            raise UserError("the stream was broken off by an error or an interruption; begin another one")
+            raise UserError("the stream was aborted by an error or an interruption; start another one")
         self._is_broken = True
         yield
         self._is_broken = False
 
     def _take(self, samples: np.ndarray) -> list[Segment]:
-        """A step at a time, since all that waits is copied where an utterance ends."""
+        """Process samples in steps, because all waiting samples are copied at the end of an utterance."""
         num_before = len(self.segments)
         for begin in range(0, len(samples), self._step):
             self._take_step(samples[begin : begin + self._step])
@@ -131,7 +131,7 @@ class Stream:
 
     @property
     def partial(self) -> str:
-        """The words so far of the utterance that has not ended; they may change."""
+        """The words so far of the current utterance; they may change."""
         return self._utterance.partial
 
     @property
@@ -140,7 +140,7 @@ class Stream:
         return " ".join(filter(None, [*(segment.text for segment in self.segments), self.partial]))
 
     def finish(self) -> Transcript:
-        """What was said, after the last sample. The stream is over then."""
+        """The transcript after the last sample. Ends the stream."""
         if self._found:
             return self._found
         with self._whole():
@@ -152,7 +152,7 @@ class Stream:
         return self._found
 
     def _next(self) -> None:
-        """End the utterance in the silence behind its words, and begin another one with what came after."""
+        """End the utterance in the silence after its words, and start another one with the audio after that point."""
         ended, length = self._utterance, self._utterance.end()
         self._waiting = np.concatenate([ended.samples()[length:], self._waiting])
         self._add(length, ended.words(length))
@@ -167,7 +167,7 @@ class Stream:
 
 
 class _Utterance:
-    """Features, scores and search of one utterance, under way."""
+    """Features, scores and search of the current utterance."""
 
     def __init__(self, system: System, chain: _Chain, before: KnownBefore | None, speaker: AdaptedSpeaker | None):
         self._system, self._chain, self._speaker, self._parts, self.num_samples = system, chain, speaker, [], 0
@@ -186,14 +186,14 @@ class _Utterance:
             self._search.advance(scores, "the stream")
 
     def _adapted(self, rows: np.ndarray) -> np.ndarray:
-        """After the system's matrix and the speaker's transform, where there are such."""
+        """Apply the system's matrix and the speaker's transform, if any."""
         if not len(rows):
             return rows
         rows = self._chain.inputs.transformed(rows)
         return rows if self._transform is None else apply_transform(rows, self._transform)
 
     def known_after(self) -> KnownBefore | None:
-        """What the normalisation of the next utterance begins with."""
+        """The statistics with which the normalisation of the next utterance begins."""
         running = self._input.running
         return running and self._before.after(running.stats)
 
@@ -206,13 +206,13 @@ class _Utterance:
         return " ".join(words.symbol(word) for word in self._search.best_path().words)
 
     def _trailing_silence(self) -> tuple[int, bool]:
-        """(frames of silence at the end of the best path, whether there is anything else)."""
+        """(number of silence frames at the end of the best path, whether it contains anything else)."""
         acoustics, path = self._system.acoustics, self._search.best_path()
         frames = trailing_silence(acoustics.trans.tid2phone[path.tids], acoustics.silence)
         return frames, frames < len(path.tids)
 
     def has_ended(self, endpoint: EndpointOptions) -> bool:
-        """Whether what was scored so far is an utterance; where the search found no way on, it is."""
+        """Whether the utterance has ended; always true if no path of the search has survived."""
         if not self._search.num_frames:
             return False
         (silence, has_words), frame_s = self._trailing_silence(), self._system.frame_s
@@ -220,13 +220,13 @@ class _Utterance:
             frame_s * silence, frame_s * self._search.num_frames, has_words, self._search.final_gap())
 
     def end(self) -> int:
-        """Samples of the utterance that has ended: up to some silence before the frame that was scored last."""
+        """The number of samples of the ended utterance, without a part of the silence before the last scored frame."""
         kept_s = min(self._system.frame_s * self._trailing_silence()[0] / 2, _SILENCE_KEPT_S)
         until_s = self._system.frame_s * self._search.num_frames - kept_s
         return min(round(until_s * self._system.features.rate_hz), self.num_samples)
 
     def words(self, num_samples: int) -> list[Word]:
-        """Of so many samples, those that were scored, at the utterance's end; none where there are none."""
+        """The words of the ended utterance of `num_samples` samples; empty if nothing was scored."""
         if not self._search.num_frames:
             return []
         return self._speaker.words(self.samples()[:num_samples]) if self._speaker else self._system.words(self._search.finish())

@@ -1,4 +1,4 @@
-"""What a packed model holds, loaded: features, scores, the search, and words with times from its lattices."""
+"""A loaded packed model: features, scores, search, and words with times from lattices."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file,
 from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.transcript import Word
 
-_LEAST_BEAM = 0.1  # of lattices that are aligned with words
+_LEAST_BEAM = 0.1  # minimum beam of lattices that are aligned with words
 
 
 class System:
-    """A packed model, loaded. Raises UserError where a file is missing, has changed, or does not go together with the others.
+    """A loaded packed model. Raises UserError if a file is missing, has changed, or does not fit the others.
 
-    features  what makes the features of a speaker's segments
-    inputs    how these become the input of the acoustic model; None where it is the GMM system that adapts them, which has decoded them
+    features  computes the features of a speaker's segments
+    inputs    conversion to the input of the acoustic model; None if the acoustic model is the adapting GMM system itself
     """
 
     def __init__(self, model: Path, mbr: MbrOptions = MbrOptions()):
@@ -56,15 +56,15 @@ class System:
         return read_decoder(graph, self.acoustics.tid2pdf, self.info.decode, graph_file(self.info.kind))
 
     def set_beam(self, beam: float) -> None:
-        """Search with another beam than the model's, but for the first pass of fMLLR."""
+        """Set the beam of the search, except for the first pass of fMLLR."""
         self.decoder = self.decoder.with_options(replace(self.decoder.options, beam=beam))
         for adaptation in self.features.adaptations:
             adaptation.decoder = adaptation.decoder.with_options(replace(adaptation.decoder.options, beam=beam))
 
     def decode(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[list[Word]]:
-        """The words of each segment of a recording, seconds from the segment's begin; of one that is too short for a frame, none.
+        """The words of each segment of a recording, in seconds from the segment's begin; none for a segment too short for a frame.
 
-        Raises UserError by the segment's name, of `names`, where memory is not enough for its scores, or they are of no use.
+        Raises UserError with the segment's name, from `names`, if memory is not sufficient for its scores, or they are not usable.
         """
         found: list[list[Word]] = [[] for _ in waves]
         for i, words in zip(*self._decode(waves, names, num_threads)):
@@ -72,7 +72,7 @@ class System:
         return found
 
     def _decode(self, waves: list[np.ndarray], names: list[str], num_threads: int) -> tuple[list[int], list[list[Word]]]:
-        """(which segments are long enough for a frame, their words)."""
+        """(indices of the segments with at least one frame, their words)."""
         if self.inputs is None:
             spoken, adapted = self.features.adapted(waves, names, num_threads)
             return spoken, self.words_of_adapted(adapted, names)
@@ -81,19 +81,19 @@ class System:
         return spoken, self._search([features[i] for i in spoken], [names[i] for i in spoken], num_threads)
 
     def words_of_adapted(self, adapted: Adapted, names: list[str]) -> list[list[Word]]:
-        """The words of utterances that were adapted to."""
+        """The words of utterances after adaptation."""
         if self.inputs is None:
             return [self.words(lattice) for lattice in adapted.lattices()]
         return self._search(self.inputs.normalised(adapted.features), names, num_threads=1)
 
     def _search(self, normalised: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
-        """The words of segments; the input of each is made when it is searched, so that a long recording's need not all be in memory."""
+        """The words of segments. Computes the input of each when it is searched, to save memory for a long recording."""
         scored = scores_of_segments(names, normalised, lambda matrix: self.acoustics.scores(self.inputs.finished(matrix)))
         return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
 
 
 class _WordFinder:
-    """Words with times and confidences of a lattice of the search, a function that several threads may call at once."""
+    """Function from a lattice of the search to words with times and confidences; thread-safe."""
 
     def __init__(self, info: ModelInfo, graph: Path, acoustics: Gaussians | Network, mbr: MbrOptions, frame_s: float):
         lang = LangDir(graph)
@@ -113,7 +113,7 @@ class _WordFinder:
                 for word, (begin, end), confidence in zip(best.words, best.times, best.confidences)]
 
     def _aligned(self, compact: CompactLattice) -> CompactLattice:
-        """The lattice, its arcs being words; so much of it as can be aligned, where nobody can decode again with a narrower beam."""
+        """The lattice with words on its arcs, pruned with a smaller beam if it cannot be aligned as a whole."""
         beam = self.info.decode.lattice_beam
         while True:
             try:

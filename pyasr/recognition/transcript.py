@@ -1,4 +1,4 @@
-"""What was said in a recording: words with times and confidences, in segments."""
+"""The transcript of a recording: words with times and confidences, in segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a recording that was decoded at once."""
+    """A separately decoded part of a recording."""
 
     begin_s: float
     end_s: float
@@ -35,7 +35,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A channel of a recording; its segments are in order and cover it without gap."""
+    """The transcript of a channel of a recording; its segments are in order and cover it without gaps."""
 
     file: str
     channel: str
@@ -48,7 +48,7 @@ class Transcript:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """Of all segments."""
+        """The words of all segments."""
         return tuple(word for segment in self.segments for word in segment.words)
 
     @property

@@ -54,7 +54,7 @@ def test_ctc(exp):
     stream = recognizer.stream()
     stream.accept(np.concatenate([speech(["do", "re"]), silence(1.2, np.random.default_rng(0)), speech(["mi"])]).astype(np.int16))
     assert [segment.text for segment in stream.finish().segments] == ["do re", "mi"]
-    with pytest.raises(UserError, match="not decoded by a network and a graph"):
+    with pytest.raises(UserError, match="not decoded with a network and a graph"):
         run_here("decode_ctc.py", "--nj", 1, "--search", "greedy", exp / "data", ctc, ctc / "greedy")
         run_here("pack_model.py", ctc / "greedy", ctc / "none", folder="utils")
 

@@ -189,16 +189,16 @@ def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
     with ArkWriter(strange / "feats.ark", strange / "feats.scp") as writer:
         for utt, matrix in load_all(data / "feats.scp").items():
             writer.write(utt, matrix)
-    refused("strange: does not tell how its features were made", paste("untold", exp / "data_fmllr", strange))
+    refused("strange: the options of its features are unknown", paste("untold", exp / "data_fmllr", strange))
     beside = paste("beside", exp / "data_fmllr", "--vectors", strange / "feats.scp", "--vector-period", 1)
-    refused("strange/feats.scp: vectors that steps/extract_ivectors.py has not made", beside)
+    refused("strange/feats.scp: vectors not made by steps/extract_ivectors.py", beside)
     (exp / "data_fbank/spk2warp").write_text("a 1.1\n")
-    refused("data_fbank/spk2warp: frequencies of its speakers are warped", data)
+    refused("data_fbank/spk2warp: the frequencies of its speakers are warped", data)
     (exp / "data_fbank/spk2warp").unlink()
     transforms = next(Path(name) for name in read_done(exp / "data_fmllr")["inputs"] if "trans." in name)
-    for path, sentence in ((exp / "ivector/final.dubm", "ivectors was made with it; extract again"),
-                           (transforms, "data_fmllr was made with it; make these features again"),
-                           (exp / "data_fmllr/utt2spk", "data was made with it; paste again")):
+    for path, sentence in ((exp / "ivector/final.dubm", "ivectors was made from it; extract again"),
+                           (transforms, "data_fmllr was made from it; compute these features again"),
+                           (exp / "data_fmllr/utt2spk", "data was made from it; paste again")):
         before = path.read_bytes()
         path.write_bytes(before + b"\n")
         refused(f"{path.name}: has changed since .*{sentence}", data)

@@ -45,7 +45,7 @@ def test_audio_of_other_forms_in_a_directory_is_told_of(tmp_path, caplog):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert find_audio((tmp_path,)) == [(tmp_path / "a.wav", Path())]
-    told = f"{tmp_path}: passed over 2 files of forms that are not read here (the first is {tmp_path}/calls/b.M4A); convert them"
+    told = f"{tmp_path}: skipped 2 files in unsupported formats (the first is {tmp_path}/calls/b.M4A); convert them"
     assert [record.getMessage().startswith(told) for record in caplog.records] == [True]
     with pytest.raises(UserError, match="calls: no audio in this directory"):
         find_audio((tmp_path / "calls",))
@@ -62,7 +62,7 @@ def test_folders_that_cannot_be_read_are_not_passed_over(tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(UserError, match=f"^{tmp_path}/locked: Permission denied; make the folder readable, or name the files$"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/locked: Permission denied; make the folder readable, or give the files$"):
         find_audio((tmp_path,))
 
 
@@ -80,8 +80,8 @@ def test_pipes_are_read_and_devices_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content, advice", [
-    (b"\0\0\0\x20ftypM4A \0\0\2\0", "convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
-    (b"\x1a\x45\xdf\xa3webm", "convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
+    (b"\0\0\0\x20ftypM4A \0\0\2\0", "convert it, for example with 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
+    (b"\x1a\x45\xdf\xa3webm", "convert it, for example with 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
     (shortened_sphere(np.arange(999, dtype=np.int16))[:-50], "; replace the file"),
     (b"RIFF\xe8\3\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\xc4\3\0\0" + bytes(100), "; replace the file"),
 ], ids=["m4a", "webm", "shorten", "cut short"])  # fmt: skip

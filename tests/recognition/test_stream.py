@@ -151,7 +151,7 @@ def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
     assert " ".join(SAID[:3]) in seen and all(one.split() == SAID[: len(one.split())] for one in seen)
     found = stream.finish()
     assert stream.partial == "" and stream.finish() == found
-    with pytest.raises(UserError, match="the stream is over"):
+    with pytest.raises(UserError, match="the stream has ended"):
         stream.accept(b"")
     assert found.text.split() == SAID and [word.begin_s for word in found.words] == pytest.approx([begin_s(i) for i in range(6)], abs=0.031)
     assert_same(found, recognizer.transcribe(speech(SAID, rate=16000).astype(np.int16), 16000))
@@ -238,7 +238,7 @@ def test_a_stream_that_was_broken_off_takes_nothing_more(when, failing, error, t
         patch.setattr(UtteranceSearch, failing, Mock(side_effect=error))
         steps[when]()
     for step in steps.values():
-        with pytest.raises(UserError, match="^the stream was broken off by an error or an interruption; begin another one$"):
+        with pytest.raises(UserError, match="^the stream was aborted by an error or an interruption; start another one$"):
             step()
     assert [segment.text for segment in stream.segments] == ["do"]
 
@@ -349,7 +349,7 @@ def test_pipes_with_an_extensible_header(subtype):
     content = file.getvalue()
     content = content[:12] + b"LIST" + struct.pack("<I", 5) + bytes(6) + content[12:]
     if subtype != "PCM_16":
-        with pytest.raises(UserError, match="samples of 24 bits; a stream has 16"):
+        with pytest.raises(UserError, match="samples of 24 bits; a stream needs 16"):
             live_blocks(io.BytesIO(content))
         return
     _, rate, blocks = live_blocks(io.BytesIO(content))
@@ -386,7 +386,8 @@ def test_pipes_whose_header_counts_less():
     assert sum(map(len, blocks)) == len(samples)
     for told in (size - 2, size // 2):
         _, _, blocks = live_blocks(wav_stream(samples, 36 + told, told))
-        with pytest.raises(UserError, match=f"^stdin: its header tells {told} bytes of audio, and more follow that are no other chunks"):
+        sentence = f"^stdin: its header declares {told} bytes of audio, but further bytes follow that are not other chunks"
+        with pytest.raises(UserError, match=sentence):
             list(blocks)
 
 
@@ -445,7 +446,7 @@ def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_pa
     with closing(Microphone(said, len(said) - 8000)) as microphone:  # within the last word, the rest of which is in the pipe
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=microphone))
         capsys.readouterr()
-        with pytest.raises(KeyboardInterrupt, match="what had come by then is written"):
+        with pytest.raises(KeyboardInterrupt, match="the audio received by then was transcribed"):
             run_here("transcribe.py", "--stream", "true", "--raw-rate", RATE, *flags, path, "-", folder="utils")
         words = capsys.readouterr().out.split()
         assert [word for word in words if word in SAID] == ["do", "re", "mi", "fa"]

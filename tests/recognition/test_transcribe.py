@@ -373,17 +373,17 @@ def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
     shutil.copytree(exp / "packed", copy)
     words = copy / "graph/words.txt"
     words.write_text(words.read_text().replace("do", "ti"))
-    with pytest.raises(UserError, match="words.txt: not the file that was packed"):
+    with pytest.raises(UserError, match="words.txt: not the packed file"):
         pyasr.Recognizer(copy)
     words.unlink()
     with pytest.raises(UserError, match="words.txt: no such file, but model.json names it"):
         pyasr.Recognizer(copy)
-    with pytest.raises(UserError, match="give a directory that utils/pack_model.py has made"):
+    with pytest.raises(UserError, match="give a directory written by utils/pack_model.py"):
         pyasr.Recognizer(exp / "model")
     info = json.loads((copy / "model.json").read_text())
     info["files"][0]["name"] = "../../etc/passwd"
     (copy / "model.json").write_text(json.dumps(info))
-    with pytest.raises(UserError, match="lies outside the directory"):
+    with pytest.raises(UserError, match="is outside the directory"):
         pyasr.Recognizer(copy)
 
 
@@ -397,7 +397,7 @@ def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
     assert pyasr.Recognizer(copy).transcribe(exp / "u0.wav").text.split() == SAID["u0"]
     (copy / name).parent.mkdir(exist_ok=True)
     write_matrix(copy / name, np.eye(12, dtype=np.float32))
-    with pytest.raises(UserError, match=f"{name}: not one of the files that were packed"):
+    with pytest.raises(UserError, match=f"{name}: not one of the packed files"):
         pyasr.Recognizer(copy)
 
 
@@ -426,7 +426,7 @@ def test_models_of_an_earlier_format_and_of_a_later_one(exp, tmp_path):
     (copy / "model.json").write_text(json.dumps(earlier))
     assert pyasr.Recognizer(copy).transcribe(exp / "u0.wav").text.split() == SAID["u0"]
     (copy / "model.json").write_text(json.dumps(info | {"format": 3}))
-    with pytest.raises(UserError, match="a model of format 3, this pyasr reads up to 2"):
+    with pytest.raises(UserError, match="a model of format 3, but this pyasr reads formats up to 2"):
         pyasr.Recognizer(copy)
 
 
@@ -445,7 +445,7 @@ def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
             run_here("pack_model.py", copy / "model/decode", copy / "packed", folder="utils")
         assert not (copy / "packed").exists()
         (copy / path).unlink(missing_ok=True) if before is None else (copy / path).write_bytes(before)
-    with pytest.raises(UserError, match="does not tell what was decoded"):
+    with pytest.raises(UserError, match="does not name what was decoded"):
         run_here("pack_model.py", copy / "data", copy / "packed", folder="utils")
 
 
