@@ -1,4 +1,4 @@
-r"""Cepstral mean and variance normalisation: of a speaker or an utterance with Kaldi's statistics, or over a sliding window.
+r"""Cepstral mean and variance normalisation: per speaker or utterance with Kaldi's statistics, or over a sliding window.
 
 Statistics of D-dimensional features are a float64 matrix of 2 rows and D + 1 columns:
 
@@ -25,9 +25,9 @@ class SlidingOptions:
 
     cmn_window: int = option(600, "frames of the window of sliding normalisation", minimum=1,
                              only=if_is("cmvn", "sliding"))  # fmt: skip
-    min_cmn_window: int = option(100, "least frames of the window at the beginning", minimum=1,
+    min_cmn_window: int = option(100, "minimum frames of the window at the beginning of an utterance", minimum=1,
                                  only=if_is("cmvn", "sliding") + unless_set("center"))  # fmt: skip
-    center: bool = option(False, "the window lies around the frame; false: before it",
+    center: bool = option(False, "centre the window on the frame; false: the window precedes the frame",
                           only=if_is("cmvn", "sliding"))  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def cmvn_stats(features: np.ndarray) -> np.ndarray:
 def normaliser(stats: np.ndarray, norm_vars: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """(mean, inverse standard deviation or None), float32 (D,), such that (x - mean) * inverse is normalised.
 
-    Of statistics (T, 2, D + 1), each for one frame, they are (T, D).
+    For statistics (T, 2, D + 1), one per frame, both are (T, D).
     """
     count = np.maximum(stats[..., 0, -1:], 1.0)
     mean = stats[..., 0, :-1] / count
@@ -63,8 +63,8 @@ def apply_cmvn(features: np.ndarray, mean: np.ndarray, inverse_std: np.ndarray |
 def sliding_windows(num_frames: int, options: SlidingOptions) -> tuple[np.ndarray, np.ndarray]:
     """First frame, and one past the last frame, of the window of every frame, as in Kaldi.
 
-    With `center` the window has `cmn_window` frames, t - cmn_window / 2 the first, and is moved to lie within the utterance. Else it holds
-    the `cmn_window` frames before t and t itself, and at the beginning of the utterance at least `min_cmn_window` frames.
+    With `center`, the window has `cmn_window` frames from t - cmn_window / 2 on, and is shifted to fit into the utterance. Otherwise it
+    contains the `cmn_window` frames before t and t itself, and at the beginning of the utterance at least `min_cmn_window` frames.
     """
     frames = np.arange(num_frames)
     if options.center:
@@ -78,7 +78,7 @@ def sliding_windows(num_frames: int, options: SlidingOptions) -> tuple[np.ndarra
 
 
 def sliding_cmvn(features: np.ndarray, options: SlidingOptions, norm_vars: bool) -> np.ndarray:
-    """Every frame of (T, D) less the mean of its window, and over the standard deviation of it: float32 (T, D)."""
+    """Each frame of (T, D) minus the mean of its window, with `norm_vars` divided by its standard deviation: float32 (T, D)."""
     begin, end = sliding_windows(len(features), options)
     count = (end - begin)[:, None]
     centre = features.mean(0, dtype=np.float64)  # keeps the sums small

@@ -4,7 +4,7 @@ The delta of order k is the convolution of the features with f_k, where f_0 = 1 
 
     f_k = f_{k-1} * (-w, ..., 0, ..., w) / sum_{j=-w..w} j^2,        window w = 2
 
-At the ends of an utterance the first and the last frame are repeated (as Kaldi's `add-deltas` and `splice-feats` do).
+At the ends of an utterance, the first and the last frame are repeated, as in Kaldi's `add-deltas` and `splice-feats`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def add_deltas(features: np.ndarray, order: int = 2) -> np.ndarray:
 
 
 def _padded(features: np.ndarray, left: int, right: int) -> np.ndarray:
-    """The frames (T, D), the first repeated `left` times before them and the last `right` times after them, one after the other."""
+    """The frames (T, D) as a flat array, with the first frame repeated `left` times before them and the last `right` times after them."""
     return np.concatenate([features[:1].repeat(left, 0), features, features[-1:].repeat(right, 0)]).reshape(-1)
 
 

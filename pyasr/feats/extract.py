@@ -1,8 +1,8 @@
-"""Features of a data directory, by parallel jobs: one shard of utterances each, then one table.
+"""Extract the features of a data directory with parallel jobs, each on a shard of utterances, then merge the tables.
 
 The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a single frame), and the merged
-`feats.scp` and `utt2num_frames`, which `publish` copies to DATA when the output stands under its final name; `options.json` tells how the
-features were made.
+`feats.scp` and `utt2num_frames`, which `publish` copies to DATA after the output has got its final name; `options.json` contains the
+options of the features.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ TABLES = ("feats.scp", "utt2num_frames")
 AUDIO_FILE = "audio.json"
 BATCH_SECONDS = 60.0
 TABLES_OF_AUDIO = ("wav.scp", "segments", FILE_AND_CHANNEL, *AUDIO_CHANGES, SPEAKER_WARPS, UTTERANCE_WARPS)
-_NUM_LOOKED_AT = 100  # recordings, before jobs begin
+_NUM_LOOKED_AT = 100  # recordings checked before the jobs start
 
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """How features are stored, and how many utterances may be left out."""
+    """Storage of features, and the limits for utterances without features."""
 
-    compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
-    max_short: float = option(0.01, "greatest allowed share of utterances that are too short for a frame", minimum=0.0, maximum=1.0)
-    min_duration: float = option(0.0, "shortest utterance, in seconds, that gets features", minimum=0.0)
-    seed: int = option(0, "seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")))
+    compress: bool = option(False, "store one byte per value (Kaldi's compressed matrices) instead of float32")
+    max_short: float = option(0.01, "maximum share of utterances that are too short for a frame", minimum=0.0, maximum=1.0)
+    min_duration: float = option(0.0, "minimum duration in seconds of an utterance with features", minimum=0.0)
+    seed: int = option(0, "random seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")))
 
 
 @dataclass(frozen=True)
 class AudioOptions:
-    """What of a recording becomes features, with the names of Kaldi's options."""
+    """Selection and resampling of audio, with the names of Kaldi's options."""
 
-    channel: int = option(ONLY, "channel of each recording: 0 is the left one, 1 the right one; -1: as reco2file_and_channel says, or the "
+    channel: int = option(ONLY, "channel of each recording: 0: left, 1: right; -1: the one in reco2file_and_channel, or the "
                                 "only one", minimum=ONLY)  # fmt: skip
-    allow_downsample: bool = option(False, "recordings of a higher sampling rate than --sample-frequency are resampled")
-    allow_upsample: bool = option(False, "recordings of a lower sampling rate than --sample-frequency are resampled")
+    allow_downsample: bool = option(False, "resample recordings with a higher sampling rate than --sample-frequency")
+    allow_upsample: bool = option(False, "resample recordings with a lower sampling rate than --sample-frequency")
 
 
 @dataclass(frozen=True)
 class FeatureStep:
-    """What every steps/make_*.py is told, besides the options of its own kind of features."""
+    """Common arguments of all steps/make_*.py, besides the options of the kind of features."""
 
     data: Path = argument("data directory")
     audio: AudioOptions = group(AudioOptions)
@@ -75,7 +75,7 @@ class FeatureStep:
 
 @dataclass(frozen=True)
 class ExtractSpec:
-    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which is later renamed to `named`."""
 
     data: Path
     out: Path
@@ -86,12 +86,12 @@ class ExtractSpec:
 
 
 def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, str, ExtractSpec], None]) -> None:
-    """DATA/feats and the tables of DATA that point into it, by `step.jobs.nj` jobs.
+    """Create DATA/feats and the tables of DATA that refer to it, with `step.jobs.nj` jobs.
 
     features  options of one of the classes in `pyasr.feats.extractor.KINDS`
     run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
-    extractor = Extractor(features)  # a mistake in its options is told before any work, as one in the tables is
+    extractor = Extractor(features)  # reports wrong options before any work, like wrong tables
     data, feats = step.data, step.data / "feats"
     tables = DataDir(data)
     for warp in set(utterance_warps(tables).values()):
@@ -118,13 +118,13 @@ def _cut(data: Path, num_jobs: int) -> list[list[str]]:
 
 
 def audio_tables(data: Path) -> list[Path]:
-    """The tables of a data directory that say what an utterance's audio is, for the fingerprints of a stage output."""
+    """The tables of a data directory that define the audio of utterances, for the fingerprints of a stage output."""
     optional = (data / name for name in ("segments", *AUDIO_CHANGES))
     return [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
 
 
 def audio_options(data: Path) -> AudioOptions:
-    """What of the recordings of a data directory became its features."""
+    """The audio options with which the features of a data directory were made."""
     path = data / "feats" / AUDIO_FILE
     return load(path, (AudioOptions,)) if path.exists() else AudioOptions()
 
@@ -151,7 +151,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
 
 def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int, audio: AudioOptions = AudioOptions(),
               min_duration: float = 0.0) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, features), the frequencies warped as the data directory says; no rows for those below `min_duration` seconds."""
+    """(utterance, features), with frequencies warped by the data directory's factors; no rows for less than `min_duration` seconds."""
     warps = utterance_warps(data)
     read = read_waveforms(data, utterances, extractor.rate_hz, audio)
     waveforms = ((utt, wave if len(wave) >= min_duration * extractor.rate_hz else wave[:0]) for utt, wave in read)
@@ -162,8 +162,8 @@ def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: 
 
 def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
                    audio: AudioOptions = AudioOptions()) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once, and so is a file with several
-    recordings in a row."""
+    """(utterance, float32 samples at int16 scale). A recording with several consecutive segments is read once, and so is a file with
+    several consecutive recordings."""
     of_recordings = [list(found) for _, found in groupby(utterances, key=data.recording)]
     names = [data.recording(found[0]) for found in of_recordings]
     for name, found, (samples, rate) in zip(names, of_recordings, read_recordings(data, names, audio.channel)):
@@ -173,7 +173,7 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
 
 
 def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None:
-    """Raise UserError where one of the first recordings, of those that are files, has another rate or number of channels than is wanted."""
+    """Raise UserError if one of the first recordings that are files has a wrong sampling rate or number of channels."""
     names = dict.fromkeys(map(data.recording, data.utterances))
     for name, rx in ((name, data.wav_scp[name]) for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
         if head := audio_head(rx):
@@ -183,7 +183,7 @@ def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None
 
 
 def _at_rate(samples: np.ndarray, rate: int, rate_hz: float, audio: AudioOptions, where: str) -> np.ndarray:
-    """The samples at `rate_hz`, where they are, or may be made to be."""
+    """The samples at `rate_hz`, resampled if the options allow it."""
     if rate == rate_hz:
         return samples
     _check_rate(rate, rate_hz, audio, where)
@@ -194,11 +194,11 @@ def _check_rate(rate: int, rate_hz: float, audio: AudioOptions, where: str) -> N
     allowed, flag = (audio.allow_downsample, "--allow-downsample") if rate > rate_hz else (audio.allow_upsample, "--allow-upsample")
     if rate != rate_hz and (not allowed or rate_hz != round(rate_hz)):
         found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
-        raise UserError(f"{where}: {found}; give {flag} true to have it resampled, or correct the configuration file")
+        raise UserError(f"{where}: {found}; give {flag} true to resample it, or correct the configuration file")
 
 
 def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iterator[tuple[list[str], list[np.ndarray]]]:
-    """Utterances in groups of about BATCH_SECONDS of audio: few enough for memory, many enough to keep tensors large."""
+    """Utterances in groups of about BATCH_SECONDS of audio: small enough for memory, large enough for efficient tensors."""
     keys, waves, num_samples = [], [], 0
     for key, wave in waveforms:
         keys.append(key)
@@ -212,7 +212,7 @@ def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iter
 
 
 def merge_shards(spec: ExtractSpec) -> None:
-    """One feats.scp and one utt2num_frames of all shards. Raises UserError when too many utterances were too short."""
+    """Merge feats.scp and utt2num_frames of all shards. Raises UserError if too many utterances were too short."""
     table, num_frames, short = {}, {}, []
     for job in range(1, spec.num_jobs + 1):
         if (spec.out / f"feats.{job}.scp").stat().st_size:
@@ -233,9 +233,10 @@ def merge_shards(spec: ExtractSpec) -> None:
 
 
 def withdraw(data: Path) -> None:
-    """Take away DATA's tables, just before the archives that they point into are replaced.
+    """Remove DATA's tables, just before the archives to which they refer are replaced.
 
-    So are statistics, which are of other features. Those that point elsewhere are the user's own and kept in DATA/.backup.
+    CMVN statistics are removed, too, because they belong to the old features. Tables that refer to other places are the user's own and are
+    moved to DATA/.backup.
     """
     for name, output in {**dict.fromkeys(TABLES, "feats"), "cmvn.scp": "cmvn"}.items():
         set_aside(data / name, data / output)

@@ -1,10 +1,10 @@
-"""Features of many utterances at once, equal to Kaldi's `compute-mfcc-feats`, `compute-fbank-feats`, `compute-plp-feats` and
+"""Compute features of many utterances at once, equal to Kaldi's `compute-mfcc-feats`, `compute-fbank-feats`, `compute-plp-feats` and
 `compute-spectrogram-feats`.
 
     extractor = Extractor(MfccOptions())
     features = extractor([samples1, samples2])         # list of float32 (num_frames, extractor.dim)
 
-Features of pitch may stand beside them, as Kaldi's `paste-feats` puts them.
+Pitch features may be appended, as by Kaldi's `paste-feats`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WARPS_AT_HAND = 32
 
 
 class Extractor:
-    """Features of waveforms, by options of one of the classes in KINDS.
+    """Computes features of waveforms, with options of one of the classes in KINDS.
 
     `dim` columns; waveforms are float32 arrays at int16 scale and of `rate_hz` samples per second.
     """
@@ -36,15 +36,15 @@ class Extractor:
         self.options, self.rate_hz = options, options.frame.sample_frequency
         self._kind = KINDS[type(options)](options)
         self._spectrum = lru_cache(_WARPS_AT_HAND)(self._make_spectrum)
-        self._spectrum(1.0)  # says at once what is wrong with the options
+        self._spectrum(1.0)  # reports wrong options immediately
         self._pitch = PitchExtractor(options.pitch, options.frame) if options.pitch.add_pitch else None
         self.dim = self._kind.dim + (self._pitch.dim if self._pitch else 0)
 
     def __call__(self, waveforms: list[np.ndarray], keys: list[str] | None = None, seed: int = 0, warp: float = 1.0) -> list[np.ndarray]:
-        """Features of each waveform, float32 (num_frames, dim); an utterance too short for a frame gives no rows.
+        """Features of each waveform, float32 (num_frames, dim); an utterance too short for a frame has no rows.
 
-        keys, seed  name the random streams of each utterance's dither and noise
-        warp        factor by which the speaker's frequencies are warped (`pyasr.feats.mel`)
+        keys, seed  select the random streams of each utterance's dither and noise
+        warp        warp factor of the speaker's frequencies (`pyasr.feats.mel`)
         """
         keys = keys or list(range(len(waveforms)))
         features = self._of_spectrum(self._dithered(waveforms, keys, seed), self._spectrum(warp))
@@ -56,14 +56,14 @@ class Extractor:
         return features
 
     def check_warp(self, warp: float) -> None:
-        """Raise UserError for a warp factor with which there are no such features."""
+        """Raise UserError for a warp factor that these features do not support."""
         self._kind.filters(warp)
 
     def _make_spectrum(self, warp: float) -> Spectrum:
         return Spectrum(self.options.frame, self._kind.filters(warp), self._kind.power)
 
     def _dithered(self, waveforms: list[np.ndarray], keys: list, seed: int) -> list[np.ndarray]:
-        """Waves with Gaussian noise; Kaldi draws anew for each frame, here overlapping frames share their samples' noise."""
+        """Waveforms with Gaussian noise. Kaldi draws new noise for each frame; here, overlapping frames share the noise of samples."""
         dither = self.options.frame.dither
         if dither == 0:
             return waveforms
@@ -85,13 +85,13 @@ class Extractor:
 
 
 def _check_padding(frame: FrameOptions) -> None:
-    """Raise UserError for frames of which there is no spectrum with a line at half the sampling rate."""
+    """Raise UserError if the spectrum of frames has no line at half the sampling rate."""
     if frame.fft_size % 2:
         found = f"--round-to-power-of-two=false needs frames of an even number of samples, not {frame.window_size}"
-        raise UserError(f"{found}; change --frame-length, or leave --round-to-power-of-two out")
+        raise UserError(f"{found}; change --frame-length, or omit --round-to-power-of-two")
 
 
 def paste(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Features side by side, for the frames that both have: numbers of frames differ by two at most."""
+    """Features side by side, for the frames that both have; the numbers of frames differ by at most two."""
     num_frames = min(len(left), len(right))
     return np.concatenate([left[:num_frames], right[:num_frames]], axis=1)

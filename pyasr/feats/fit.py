@@ -1,4 +1,4 @@
-"""Whether the features of a data directory are those that a model takes, told before any job begins."""
+"""Check, before any job starts, that the features of a data directory fit a model."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TRAINED_ON = "give the features that the model was trained on"
 
 
 def check_features(data: Path, model_dir: Path) -> None:
-    """Raise UserError where the features of `data` are known to be others than those that a model was trained on, or where they do not
-    become as many columns as its matrix takes."""
+    """Raise UserError if the features of `data` are known to differ from those on which a model was trained, or if their dimension does
+    not fit its matrix."""
     check_origin(data, model_dir)
     check_splicing(Path(data), Path(model_dir))
 
 
 def check_input(data: Path, model_dir: Path) -> None:
-    """Raise UserError where the features of `data` do not fit the GMM or network in `model_dir`."""
+    """Raise UserError if the features of `data` do not fit the GMM or network in `model_dir`."""
     check_features(data, model_dir)
     check_dimension(data, model_dir)
 
 
 def check_splicing(data: Path, model_dir: Path) -> None:
-    """Raise UserError, with the splicing that the columns of MODEL_DIR/final.mat mean, where the model's options splice otherwise."""
+    """Raise UserError if the columns of MODEL_DIR/final.mat do not fit the model's splicing options; the message names fitting ones."""
     path = model_dir / MATRIX_FILE
     if not path.exists() or not (data / "feats.scp").exists():
         return
@@ -51,8 +51,8 @@ def check_splicing(data: Path, model_dir: Path) -> None:
 
 
 def check_dimension(data: Path, model_dir: Path) -> None:
-    """Raise UserError where features do not become as many columns as the Gaussians of MODEL_DIR/final.mdl have; a directory with a
-    network is not looked at."""
+    """Raise UserError if the dimension of the input does not fit the Gaussians of MODEL_DIR/final.mdl; a directory with a network is not
+    checked."""
     path, scp = model_dir / _GMM, data / "feats.scp"
     if (model_dir / _NETWORK).exists() or not path.exists() or not scp.exists():
         return
@@ -68,7 +68,7 @@ def check_dimension(data: Path, model_dir: Path) -> None:
 
 
 def gmm_dim(path: Path) -> int:
-    """The dimension of the Gaussians of a model file, binary or text; 0 where it has none, as that of a network."""
+    """The dimension of the Gaussians of a model file, binary or text; 0 if it has none, as for a network."""
     found = _DIMENSION.search(read_content(path))
     if not found:
         return 0
@@ -76,7 +76,7 @@ def gmm_dim(path: Path) -> int:
 
 
 def _meant_deltas(dim: int, columns: int, model_dir: Path) -> str:
-    """What Kaldi's delta_opts has to say for Gaussians of `dim` dimensions; '' where no order of derivatives does."""
+    """Advice on Kaldi's delta_opts for Gaussians of `dim` dimensions; '' if no order of derivatives fits."""
     order, rest = divmod(dim, columns)
     of_kaldi = not any((model_dir / name).exists() for name in (INPUT_FILE, MATRIX_FILE))
     if rest or order - 1 > _MOST_DELTAS or not of_kaldi:
@@ -85,24 +85,24 @@ def _meant_deltas(dim: int, columns: int, model_dir: Path) -> str:
 
 
 def _num_columns(scp: Path) -> int:
-    """Of the first features that have frames; 0 where none have."""
+    """Columns of the first features with frames; 0 if there are none."""
     reader = ArkReader()
     features = map(reader.load, read_scp(scp).values())
     return next((matrix.shape[1] for matrix in features if len(matrix)), 0)
 
 
 def meant_splicing(num_columns: int) -> tuple[int, int] | None:
-    """(columns of features, frames) of which a matrix with so many columns is likely to be; None where nothing fits."""
+    """(columns of features, spliced frames) that a matrix with this number of columns probably means; None if nothing fits."""
     found = ((dim, _frames(num_columns, dim)) for dim in _USUAL_DIMS)
     return next(((dim, frames) for dim, frames in found if frames), None)
 
 
 def splice_line(frames: int) -> str:
-    """What Kaldi's splice_opts has for so many frames."""
+    """The content of Kaldi's splice_opts for this number of frames."""
     return f"'--left-context={frames // 2} --right-context={frames // 2}'"
 
 
 def _frames(num_columns: int, dim: int) -> int:
-    """How many frames of `dim` columns a linear or affine matrix takes, as many on either side of one; 0 where that is no such number."""
+    """The number of spliced frames of `dim` columns of a linear or affine matrix, with equal context on both sides; 0 if none fits."""
     fitting = (num // dim for num in (num_columns, num_columns - 1) if num % dim == 0)
     return next((frames for frames in fitting if frames % 2 and frames <= _MOST_FRAMES), 0)

@@ -1,4 +1,4 @@
-"""How far the frames of features lie apart: the one place that says so for all that tells times."""
+"""The frame shift of features, for all programs that compute times."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _FILE = "frame_shift"
 
 
 def frame_shift_s(data: Path, model_dir: Path) -> float:
-    """Seconds from one frame of the features of a data directory, given to the model of MODEL_DIR, to the next.
+    """Seconds from one frame to the next of the features of a data directory as input of the model in MODEL_DIR.
 
-    Told by DATA/frame_shift, as Kaldi's get_frame_shift.sh writes it; where there is none, by the options with which these features were
-    made; where these are not known, by those of the features that the model was trained on; else it is 0.01. Raises UserError for a
-    frame_shift that is no number of seconds.
+    Taken from DATA/frame_shift, which Kaldi's get_frame_shift.sh writes, else from the options of these features, else from those of the
+    features on which the model was trained; 0.01 if all are unknown. Raises UserError for an invalid frame_shift.
     """
     if frame_shift_files(data):
         return _read(Path(data) / _FILE)
@@ -26,7 +25,7 @@ def frame_shift_s(data: Path, model_dir: Path) -> float:
 
 
 def frame_shift_files(data: Path) -> list[Path]:
-    """DATA/frame_shift, where there is one."""
+    """DATA/frame_shift, if it exists."""
     path = Path(data) / _FILE
     return [path] if path.exists() else []
 
@@ -38,5 +37,5 @@ def _read(path: Path) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 1:
-        raise UserError(f"{path}: '{text[:20]}' is no number of seconds from 0 to 1; write 0.01 for frames that lie 10 ms apart")
+        raise UserError(f"{path}: '{text[:20]}' is not a number of seconds from 0 to 1; write 0.01 for a frame shift of 10 ms")
     return seconds

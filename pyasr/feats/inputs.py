@@ -1,4 +1,4 @@
-"""What a model sees of a data directory: features after CMVN, deltas and splicing, as the model's `input.json` says, and transforms.
+"""The input of a model from a data directory: features after CMVN, deltas, splicing (`input.json` of the model) and transforms.
 
     reader = FeatureReader(Path("data/train"), InputOptions(deltas=2))
     for utt in reader.keys:
@@ -30,23 +30,23 @@ from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_numbers, read_table, read_utt2spk
 
 INPUT_FILE = "input.json"
-_MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read one after the other
+_MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read consecutively
 INPUT_TABLES = ("feats.scp", "utt2spk", "cmvn.scp")
 _MAKERS = {
     "feats.scp": "run steps/make_mfcc.py {} first",
     "utt2spk": "run utils/validate_data_dir.py {} first",
-    "cmvn.scp": "run steps/compute_cmvn.py {} first, or train with --cmvn none on features that are normalised already (fMLLR, streams)",
+    "cmvn.scp": "run steps/compute_cmvn.py {} first, or train with --cmvn none on features that are already normalised (fMLLR, streams)",
 }
 
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How features become the input of a model. Saved in the model's directory, read again by alignment and decoding."""
+    """Conversion of features to the input of a model. Training saves it in the model's directory; alignment and decoding read it."""
 
     cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none"))
-    norm_vars: bool = option(False, "normalise variances too", only=unless_is("cmvn", "none"))
+    norm_vars: bool = option(False, "also normalise variances", only=unless_is("cmvn", "none"))
     sliding: SlidingOptions = group(SlidingOptions)
-    deltas: int = option(0, "order of the time derivatives appended", minimum=0, maximum=4)
+    deltas: int = option(0, "order of the appended time derivatives; 0: none", minimum=0, maximum=4)
     splice_left: int = option(0, "frames of left context appended", minimum=0, maximum=1000,
                               only=unless_set("network"))  # fmt: skip
     splice_right: int = option(0, "frames of right context appended", minimum=0, maximum=1000,
@@ -57,11 +57,11 @@ class InputOptions:
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
     def unspliced(self) -> InputOptions:
-        """The same without splicing, for a network whose layers splice, or for stores that splice when they are read."""
+        """These options without splicing, for a network whose layers splice, or for stores that splice on reading."""
         return replace(self, splice_left=0, splice_right=0)
 
     def normalise(self, features: np.ndarray, of_speaker: tuple[np.ndarray, np.ndarray | None] | None = None) -> np.ndarray:
-        """Features (T, D) after CMVN; `of_speaker`: the normaliser of the speaker, where `cmvn` is speaker."""
+        """Features (T, D) after CMVN; `of_speaker`: the normaliser of the speaker if `cmvn` is speaker."""
         if self.cmvn == "none":
             return features
         if self.cmvn == "sliding":
@@ -78,7 +78,7 @@ class InputOptions:
 
     @staticmethod
     def load(model_dir: Path) -> InputOptions:
-        """The input options of a model directory; of one that Kaldi made, which has no input.json, as its option files say."""
+        """The input options of a model directory; for a directory made by Kaldi, without input.json, from its option files."""
         path = Path(model_dir) / INPUT_FILE
         if path.exists():
             return options.load(path, (InputOptions,))
@@ -103,12 +103,12 @@ def input_tables(data: Path, inputs: InputOptions) -> list[Path]:
 class FeatureReader:
     """The input matrices of a data directory, by utterance.
 
-    `keys`: utterances in the order of feats.scp. Reading in this order opens each archive once. Not for use from several threads.
+    `keys`: utterances in the order of feats.scp. Reading in this order opens each archive once. Not thread-safe.
 
     matrix      transform of all frames after splicing (LDA+MLLT), or None
     transforms  {speaker: matrix} applied after that (fMLLR), or None
-    tables      of utterances of `data`, in place of the files there; None: the files
-    part        of the utterances, whose tables are read in the place of the whole ones
+    tables      tables of utterances that replace the files of `data`; None: the files
+    part        part of the utterances, whose tables are read instead of the complete ones
     """
 
     def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None, transforms: dict[str, np.ndarray] | None = None,
@@ -123,7 +123,7 @@ class FeatureReader:
             self.keys, self._num_frames, self._columns = tables.keys, tables.num_frames, tables.columns
 
     def _read_tables(self) -> None:
-        """Those of the data directory, or of the part."""
+        """Read the tables of the data directory or of the part."""
         self._table = read_scp(self._file("feats.scp"))
         self.keys = list(self._table)
         self._num_frames: dict[str, int] | None = None
@@ -134,20 +134,20 @@ class FeatureReader:
         return _existing(self.part.directory().file(name) if self.part else self.data / name)
 
     def save_tables(self, path: Path, keys: list[str], num_frames: Iterable[int], cmvn: str) -> None:
-        """Write what is known of the utterances `keys`, of these lengths, for `PackedTables`. An utterance without features is refused when
-        it is asked for.
+        """Write the tables of the utterances `keys`, with these lengths, for `PackedTables`. An utterance without features raises UserError
+        when it is read.
 
-        cmvn  as in the options of those who will read them
+        cmvn  as in the options of the later readers
         """
         statistics = read_scp(_existing(self.data / "cmvn.scp")) if cmvn == "speaker" else {}
         save_tables(path, keys, self._table, self._utt2spk, num_frames, statistics, self._columns)
 
     def has(self, utt: str) -> bool:
-        """Whether there are features of an utterance."""
+        """Whether an utterance has features."""
         return utt in self._table
 
     def speaker(self, utt: str) -> str:
-        """The speaker of an utterance. Raises UserError where utt2spk lacks it."""
+        """The speaker of an utterance. Raises UserError if utt2spk lacks it."""
         try:
             return self._utt2spk[utt]
         except KeyError:
@@ -156,7 +156,7 @@ class FeatureReader:
 
     @property
     def utterances(self) -> list[str]:
-        """Those of the data directory, in the order of utt2spk, with features or without."""
+        """The utterances of the data directory, in the order of utt2spk, with or without features."""
         return list(self._utt2spk)
 
     @cached_property
@@ -166,20 +166,20 @@ class FeatureReader:
 
     @cached_property
     def _first_copies(self) -> dict[str, str]:
-        """{utterance as it was: its first copy, those first that are parts of it under its name}"""
+        """{original utterance: its first copy; parts of it under its name come first}"""
         last_to_first = sorted(self._originals, key=lambda copy: (not copy.startswith(self._originals[copy]), copy), reverse=True)
         return {self._originals[copy]: copy for copy in last_to_first}
 
     def original(self, utt: str) -> tuple[str, str]:
-        """(utterance, speaker) of which `utt` is a copy at another speed, in noise or in a room, as utt2uniq says; else its own.
+        """(utterance, speaker) of the original if `utt` is a copy at another speed, in noise or in a room, by utt2uniq; else its own.
 
-        Where the utterance as it was is not there, the speaker of its first copy stands for that of all copies.
+        If the original is missing, the speaker of its first copy represents all copies.
         """
         name = self._originals.get(utt, utt)
         return name, self._utt2spk.get(name) or self.speaker(self._first_copies.get(name, utt))
 
     def num_frames(self, utt: str) -> int:
-        """Frames of `utt`, from utt2num_frames where that exists."""
+        """Number of frames of `utt`, from utt2num_frames if that exists."""
         if self._num_frames is None:
             path = self.data / "utt2num_frames"
             self._num_frames = read_numbers(path, int) if path.exists() else {}
@@ -188,14 +188,14 @@ class FeatureReader:
         return self._num_frames[utt]
 
     def raw(self, utt: str) -> np.ndarray:
-        """The features as they are stored, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x 0. Raises
-        UserError where there are none, or other utterances have another D."""
+        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x 0. Raises UserError if
+        there are none, or if other utterances have another D."""
         features = self._stored(utt)
         if not len(features):
             return np.zeros((0, self._columns), np.float32)
         if features.shape[1] != self._columns:
             found = f"{utt} has {features.shape[1]} columns, other utterances have {self._columns}"
-            raise UserError(f"{self.data}: {found}; make the features of {self.data} again, or leave the utterance out")
+            raise UserError(f"{self.data}: {found}; compute the features of {self.data} again, or remove the utterance")
         return features
 
     def _stored(self, utt: str) -> np.ndarray:
@@ -206,7 +206,7 @@ class FeatureReader:
 
     @cached_property
     def _columns(self) -> int:
-        """D, from the first utterance that has frames, which is read for it once; of a part without any, from the whole directory."""
+        """D, from the first utterance with frames, read once; for a part without such utterances, from the whole directory."""
         found = next((features.shape[1] for features in map(self._stored, self.keys) if len(features)), 0)
         return FeatureReader(self.data, InputOptions(cmvn="none"))._columns if self.part and not found else found
 
@@ -233,7 +233,7 @@ class FeatureReader:
         try:
             return self.transforms[speaker]
         except KeyError:
-            raise UserError(f"{self.data}: there is no transform of speaker {speaker}; estimate the transforms on this data directory") \
+            raise UserError(f"{self.data}: no transform of speaker {speaker}; estimate the transforms on this data directory") \
                 from None
 
     def normalised(self, utt: str) -> np.ndarray:
@@ -264,18 +264,18 @@ class FeatureReader:
 
 
 def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None, part: Part | None = None) -> FeatureReader:
-    """The features that a model was trained on, for another data directory.
+    """The features of a data directory as input of a model.
 
-    model_dir      input.json, and final.mat where the system has one
-    transform_dir  its trans.JOB are applied to the speakers (fMLLR)
-    part           of the utterances; None: all
+    model_dir      directory of the model, with input.json and, for some systems, final.mat
+    transform_dir  directory whose trans.JOB are applied to the speakers (fMLLR)
+    part           part of the utterances; None: all
     """
     matrix = matrix_of(model_dir)
     return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir), part=part)
 
 
 def matrix_of(model_dir: Path) -> np.ndarray | None:
-    """The transform of all frames (LDA+MLLT) in a model directory, where it has one."""
+    """The transform of all frames (LDA+MLLT) in a model directory; None if it has none."""
     path = Path(model_dir) / MATRIX_FILE
     return read_matrix(path) if path.exists() else None
 

@@ -1,8 +1,8 @@
-"""The input of a model whose directory Kaldi made, told by its `cmvn_opts`, `splice_opts`, `delta_opts` and by a `final.mat` or none.
+"""The input of a model in a directory made by Kaldi, from its `cmvn_opts`, `splice_opts`, `delta_opts` and the presence of `final.mat`.
 
-Kaldi's scripts feed a model by two rules. With `final.mat` it sees spliced frames times this matrix (`splice-feats $splice_opts`, 4 frames
-on each side unless told otherwise), without it features and their derivatives (`add-deltas $delta_opts`, of order 2 unless told
-otherwise). Before both stands `apply-cmvn $cmvn_opts` by speaker; a file that is not there, or empty, leaves the programs' defaults.
+Kaldi's scripts have two rules for the input of a model. With `final.mat`, it is spliced frames times this matrix (`splice-feats
+$splice_opts`, by default 4 frames on each side). Without it, it is features and their derivatives (`add-deltas $delta_opts`, by default of
+order 2). Both follow `apply-cmvn $cmvn_opts` by speaker. For a missing or empty file, the defaults of the programs apply.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _BOOLS = {**BOOLS, "": True}
 
 
 def kaldi_input(model_dir: Path) -> dict[str, object]:
-    """Values for `InputOptions`. Raises UserError, naming the file, for options that are not understood, and for no model directory."""
+    """Values for `InputOptions`. Raises UserError, naming the file, for unknown options, and for a directory without a model."""
     model_dir = Path(model_dir)
     if not any((model_dir / name).exists() for name in (*OPTION_FILES, _MODEL_FILE)):
-        raise UserError(f"{model_dir}/input.json: no such file, nor {CMVN_FILE} and {_MODEL_FILE} of a directory that Kaldi made; "
+        raise UserError(f"{model_dir}/input.json: no such file, nor {CMVN_FILE} and {_MODEL_FILE} of a directory made by Kaldi; "
                         "give the directory of a model")
     means, variances = _cmvn(model_dir / CMVN_FILE)
     content = {"cmvn": "speaker" if means else "none", "norm_vars": variances}
@@ -34,14 +34,14 @@ def kaldi_input(model_dir: Path) -> dict[str, object]:
         return {**content, "deltas": 0, "splice_left": found["left-context"], "splice_right": found["right-context"]}
     found = _options(model_dir / DELTA_FILE, {"delta-order": 2, "delta-window": 2, "truncate": 0})
     if found["delta-window"] != 2 or found["truncate"]:
-        raise UserError(f"{model_dir / DELTA_FILE}: only derivatives over a window of 2 frames are made; train the model with those")
+        raise UserError(f"{model_dir / DELTA_FILE}: only derivatives over a window of 2 frames are supported; train the model with those")
     return {**content, "deltas": found["delta-order"], "splice_left": 0, "splice_right": 0}
 
 
 def kaldi_option_lines(cmvn: str, norm_vars: bool, deltas: int, splice_left: int, splice_right: int) -> dict[str, str]:
-    """{file name: its line} by which Kaldi's scripts feed a model as `kaldi_input` reads it.
+    """{file name: its line} with which Kaldi's scripts compute the same input of a model; `kaldi_input` reads them.
 
-    They know one normalisation, by speaker: for `utterance` let every utterance be a speaker, for `sliding` normalise the features before.
+    They support only normalisation by speaker: for `utterance`, make every utterance a speaker; for `sliding`, normalise features first.
     """
     by_speaker = cmvn in ("speaker", "utterance")
     normalise = f"--norm-means={str(by_speaker).lower()} --norm-vars={str(by_speaker and norm_vars).lower()}"
@@ -53,18 +53,18 @@ def _cmvn(path: Path) -> tuple[bool, bool]:
     """Whether (means, variances) are normalised."""
     found = _options(path, {"norm-means": True, "norm-vars": False})
     if found["norm-vars"] and not found["norm-means"]:
-        raise UserError(f"{path}: variances are normalised but not means; that is no normalisation that Kaldi or this toolkit can do")
+        raise UserError(f"{path}: variances are normalised but not means, which neither Kaldi nor this toolkit supports; correct it")
     return found["norm-means"], found["norm-vars"]
 
 
 def _options(path: Path, defaults: dict) -> dict:
-    """`defaults` with what the `--name=value` words of a file say. Raises UserError for another option or an impossible value."""
+    """`defaults`, overridden by the `--name=value` words of a file. Raises UserError for an unknown option or an invalid value."""
     found = dict(defaults)
     for word in " ".join(read_lines(path)).split() if path.exists() else []:
         name, _, value = word.removeprefix("--").replace("_", "-").partition("=")
         if not word.startswith("--") or name not in defaults:
             known = ", ".join(f"--{name}" for name in defaults)
-            raise UserError(f"{path}: '{word}' is not understood; known are {known}, each followed by = and a value")
+            raise UserError(f"{path}: unknown option '{word}'; known are {known}, each followed by = and a value")
         found[name] = _value(value, defaults[name], word, path)
     return found
 

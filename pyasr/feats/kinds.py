@@ -1,14 +1,14 @@
-r"""What makes MFCC, filter-bank and spectrogram features of the energies E[b], b = 0..B-1, of mel filters, or of the spectrum itself.
+r"""Compute MFCC, filter-bank and spectrogram features from the energies E[b], b = 0..B-1, of mel filters, or from the spectrum itself.
 
     L[b] = ln max(E[b], eps),       C[0] = sqrt(1/B) sum_b L[b],   C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k (b + 1/2) / B)
 
-with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. With htk_compat the columns stand as HTK has them: C[0], without the factor
-sqrt(1/2) of the others' scale, or the energy, is the last. A kind of features for `Extractor` has
+with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. With htk_compat, the columns are in HTK's order: C[0], without the factor
+sqrt(1/2) relative to the others, or the energy, is the last. A kind of features for `Extractor` has
 
-    power                whether it is made of the power spectrum; else of the magnitude
-    dim                  columns
-    place                those of them that `columns` gives
-    energy               the column of the log energy, None: there is none
+    power                True: computed from the power spectrum; False: from the magnitude
+    dim                  number of columns
+    place                the columns that `columns` returns
+    energy               the column of the log energy; None: there is none
     filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's frequencies;
                          None: the spectrum itself
     columns(energies)    float64 (T, num_mel_bins) to float64 (T, dim)
@@ -45,12 +45,12 @@ def cepstral_matrix(options: MfccOptions) -> np.ndarray:
 
 
 def as_in_htk(columns: np.ndarray) -> np.ndarray:
-    """Columns of which the first has become the last."""
+    """Move the first column to the end."""
     return np.roll(columns, -1, axis=1)
 
 
 def energy_of_cepstra(options: MfccOptions | PlpOptions) -> int | None:
-    """The column of the log energy, which stands where C[0] would."""
+    """The column of the log energy, which replaces C[0]; None without energy."""
     return None if not options.use_energy else options.num_ceps - 1 if options.htk_compat else 0
 
 
@@ -96,7 +96,7 @@ class Spectrogram:
 
     def filters(self, warp: float) -> None:
         if warp != 1:
-            raise UserError("spectrograms are not warped; remove spk2warp and utt2warp from the data directory")
+            raise UserError("spectrograms cannot be warped; remove spk2warp and utt2warp from the data directory")
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(energies, EPSILON))

@@ -1,4 +1,4 @@
-r"""The mel scale, its triangular filters, and the warping of frequencies that makes up for the length of a speaker's vocal tract.
+r"""The mel scale, its triangular filters, and the warping of frequencies that compensates for the length of a speaker's vocal tract.
 
     mel(h) = 1127 ln(1 + h / 700)
 
@@ -6,7 +6,7 @@ A warp factor a maps frequency f of the filters to F(f) of the spectrum, piecewi
 
     (low, low)   (l, l / a)   (h, h / a)   (high, high)           l = vtln_low max(1, a),   h = vtln_high min(1, a)
 
-so that the edges of the band stay and factors below 1 read the spectrum at higher frequencies (Kaldi's `--vtln-low`, `--vtln-high`).
+so that the edges of the band stay fixed and factors below 1 read the spectrum at higher frequencies (Kaldi's `--vtln-low`, `--vtln-high`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.feats.options import FrameOptions, MelOptions
 
-EPSILON = float(np.finfo(np.float32).eps)  # the least energy of which a logarithm is taken
+EPSILON = float(np.finfo(np.float32).eps)  # floor of energies before the logarithm
 
 
 def mel_scale(hertz):
@@ -34,11 +34,11 @@ def warped_hz(hertz: np.ndarray, factor: float, band: tuple[float, float], knees
 
 
 def band_hz(mel: MelOptions, frame: FrameOptions) -> tuple[float, float]:
-    """The lower edge of the first filter and the upper edge of the last. Raises UserError where they are no band."""
+    """The lower edge of the first filter and the upper edge of the last. Raises UserError if they do not form a band."""
     nyquist = frame.sample_frequency / 2
     high = _from_nyquist(mel.high_freq, nyquist)
     if not 0 <= mel.low_freq < high <= nyquist:
-        found = f"--low-freq {mel.low_freq:g} and --high-freq {mel.high_freq:g} give no band below {nyquist:g} Hz"
+        found = f"--low-freq {mel.low_freq:g} and --high-freq {mel.high_freq:g} do not form a band below {nyquist:g} Hz"
         raise UserError(f"{found}; correct the configuration")
     return mel.low_freq, high
 
@@ -55,7 +55,7 @@ def filter_edges(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.
         return edges
     knees = mel.vtln_low, _from_nyquist(mel.vtln_high, frame.sample_frequency / 2)
     if not band[0] < knees[0] * max(1, warp) < knees[1] * min(1, warp) < band[1] or knees[0] <= band[0] or knees[1] >= band[1]:
-        found = f"--vtln-low {knees[0]:g} and --vtln-high {knees[1]:g} Hz do not lie within the band of {band[0]:g} to {band[1]:g} Hz"
+        found = f"--vtln-low {knees[0]:g} and --vtln-high {knees[1]:g} Hz are not within the band of {band[0]:g} to {band[1]:g} Hz"
         raise UserError(f"{found} for a warp factor of {warp:g}; correct the configuration")
     return mel_scale(warped_hz(inverse_mel_scale(edges), warp, band, knees))
 

@@ -1,4 +1,4 @@
-"""Features of audio that comes bit by bit: the same frames as of all at once, each as soon as what it depends on is there.
+"""Compute features of audio as it arrives: the same frames as for the whole audio, each as soon as its input is complete.
 
     extractor, inputs = OnlineExtractor(MfccOptions(), "utt1"), OnlineInput(InputOptions(cmvn="none", deltas=2))
     x = inputs(extractor(samples))                     # as often as there are samples
@@ -23,17 +23,17 @@ from pyasr.feats.spectrum import reflected
 _RUNNING_FRAMES, _EVERYONE_FRAMES = 600, 200
 
 def check_extracts_online(options) -> None:
-    """Raise UserError for features of which a frame depends on the whole utterance."""
+    """Raise UserError for features whose frames depend on the whole utterance."""
     if options.pitch.add_pitch:
-        raise UserError("its features have pitch, which is found by a look at the whole utterance; train on features without --add-pitch")
+        raise UserError("its features include pitch, which needs the whole utterance; train on features without --add-pitch")
     if options.utterance.subtract_mean:
         raise UserError("the mean of the whole utterance is subtracted from its features; train on features without --subtract-mean")
 
 
 class OnlineExtractor:
-    """What `Extractor` gives of an utterance, of parts of its samples, float32 at int16 scale; dither, too, is that of the whole.
+    """`Extractor` for an utterance that arrives in parts, float32 at int16 scale; also dither is the same as for the whole utterance.
 
-    key, seed  as of `Extractor`
+    key, seed  as in `Extractor`
 
     Raises UserError as `check_extracts_online`.
     """
@@ -43,11 +43,11 @@ class OnlineExtractor:
         self._frame = options.frame
         self._extractor = Extractor(replace(options, frame=replace(options.frame, snip_edges=True, dither=0.0)))
         self._random = generator(seed, "dither", key)
-        self._kept, self._first = np.zeros(0, np.float32), 0  # samples in hand, and the place of the first of them
+        self._kept, self._first = np.zeros(0, np.float32), 0  # buffered samples, and the index of the first of them
         self._num_done = 0
 
     def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
-        """Frames (num, dim) that are whole now; with the `last` samples all that are missing."""
+        """Frames (num, dim) that are now complete; with the `last` samples, all remaining frames."""
         self._kept = np.concatenate([self._kept, self._dithered(samples)])
         num_samples = self._first + len(self._kept)
         end = max(self._frame.num_frames(num_samples) if last else self._num_whole(num_samples), self._num_done)
@@ -65,7 +65,7 @@ class OnlineExtractor:
         return samples + self._frame.dither * self._random.standard_normal(len(samples), dtype=np.float32)
 
     def _begin(self, frame: int) -> int:
-        """The place of a frame's first sample, which may lie before the utterance."""
+        """The index of a frame's first sample, which may be before the utterance."""
         return frame * self._frame.window_shift + self._frame.first_sample
 
     def _num_whole(self, num_samples: int) -> int:
@@ -73,25 +73,25 @@ class OnlineExtractor:
         return max(0, 1 + (num_samples - self._begin(0) - self._frame.window_size) // self._frame.window_shift)
 
     def _forget(self, before: int) -> None:
-        """Drop samples that no later frame sees, directly or reflected at the end; there may be others still to come."""
+        """Drop samples that no later frame needs, directly or reflected at the end; more samples may follow."""
         before = min(before, self._first + len(self._kept))
         if before > self._first:
             self._kept, self._first = self._kept[before - self._first :], before
 
 
 class WithContext:
-    """A function of frames (T, D) that looks `left` frames back and `right` ahead, on frames that come bit by bit.
+    """Applies a function of frames (T, D) with a context of `left` and `right` frames to frames that arrive in parts.
 
-    least  frames that must be there before the first is known
+    least  number of frames that must be available before the first result
     """
 
     def __init__(self, function: Callable[[np.ndarray], np.ndarray], left: int, right: int, least: int = 0):
         self._function, self._left, self._right, self._least = function, left, right, least
         self._kept: np.ndarray | None = None
-        self._num_done = 0  # of the frames in hand
+        self._num_done = 0  # of the buffered frames
 
     def __call__(self, frames: np.ndarray, last: bool = False) -> np.ndarray:
-        """What is known now of the frames in their order; after the `last` ones all that is missing. It may have no rows."""
+        """The results known now, in order; after the `last` frames, all remaining ones. There may be none."""
         if len(frames):
             self._kept = frames if self._kept is None else np.concatenate([self._kept, frames])
         num = 0 if self._kept is None else len(self._kept)
@@ -108,37 +108,37 @@ class WithContext:
 
 @dataclass(frozen=True)
 class KnownBefore:
-    """Statistics, as `pyasr.feats.cmvn` has them (2, D + 1), of what was heard before an utterance: of its speaker, and of everyone."""
+    """CMVN statistics (2, D + 1), as in `pyasr.feats.cmvn`, from before an utterance: of its speaker, and of all speakers."""
 
     speaker: np.ndarray
     everyone: np.ndarray
 
     @classmethod
     def of_everyone(cls, stats: np.ndarray) -> KnownBefore:
-        """Where the speaker has not been heard."""
+        """Statistics for a new speaker."""
         return cls(np.zeros_like(stats, np.float64), stats.astype(np.float64))
 
     def after(self, stats: np.ndarray) -> KnownBefore:
-        """The same after an utterance of the speaker."""
+        """The statistics after an utterance of the speaker."""
         return replace(self, speaker=self.speaker + stats)
 
 
 class RunningCmvn:
-    r"""Normalisation of the speaker or the utterance where only the frames up to the present one are known, as Kaldi's OnlineCmvn does it.
+    r"""Normalisation by speaker or utterance with only the frames up to the current one, as in Kaldi's OnlineCmvn.
 
-    Statistics are those of the last 600 frames. While there are fewer, those of the speaker's earlier utterances are added, scaled to stand
-    for as many frames as are missing, and where these do not suffice, those of everyone for up to 200.
+    The statistics cover the last 600 frames. While there are fewer, those of the speaker's earlier utterances are added, scaled to the
+    number of missing frames. If these do not suffice, those of all speakers are added for up to 200 frames.
 
-    stats  of the frames so far
+    stats  statistics of the frames so far
     """
 
     def __init__(self, before: KnownBefore, norm_vars: bool):
         self._before, self._norm_vars = before, norm_vars
         self.stats = np.zeros_like(before.everyone)
-        self._sums = np.zeros((1, *self.stats.shape))  # over the frames before each of the last ones, and all
+        self._sums = np.zeros((1, *self.stats.shape))  # cumulative sums: before each of the last frames, and after all
 
     def __call__(self, features: np.ndarray, last: bool = False) -> np.ndarray:
-        """Normalised frames, float32, as many as are given."""
+        """Normalised frames, float32, one per given frame."""
         if not len(features):
             return features
         frames = np.zeros((len(features), *self.stats.shape))
@@ -152,7 +152,7 @@ class RunningCmvn:
         return apply_cmvn(features, *normaliser(stats, self._norm_vars))
 
     def _with_prior(self, stats: np.ndarray) -> np.ndarray:
-        """Statistics of each frame's window (T, 2, D + 1), filled up."""
+        """Statistics of each frame's window (T, 2, D + 1), completed by earlier ones."""
         for known, most in ((self._before.speaker, _RUNNING_FRAMES), (self._before.everyone, _EVERYONE_FRAMES)):
             count = known[0, -1]
             added = np.minimum(_RUNNING_FRAMES - stats[:, 0, -1], min(most, count))
@@ -161,19 +161,19 @@ class RunningCmvn:
 
 
 class OnlineInput:
-    """What `InputOptions` make of the features of an utterance, of parts of them.
+    """Applies `InputOptions` to the features of an utterance that arrive in parts.
 
-    before   what normalisation of speakers or utterances begins with
-    running  this normalisation, where there is one
+    before   initial statistics for normalisation by speaker or utterance
+    running  this normalisation, if any
 
-    Raises UserError where `before` is missing.
+    Raises UserError if `before` is needed but missing.
     """
 
     def __init__(self, options: InputOptions, before: KnownBefore | None = None):
         self.running: RunningCmvn | None = None
         if options.cmvn in ("speaker", "utterance"):
             if before is None:
-                found = f"its features are normalised by all that the {options.cmvn} says"
+                found = f"its features are normalised over the whole {options.cmvn}"
                 raise UserError(f"{found}; train with --cmvn sliding or --cmvn none")
             self.running = RunningCmvn(before, options.norm_vars)
         self._stages: list[Callable[[np.ndarray, bool], np.ndarray]] = [self.running] if self.running else []
@@ -187,7 +187,7 @@ class OnlineInput:
             self._stages.append(WithContext(lambda x: splice(x, left, right), left, right))
 
     def __call__(self, features: np.ndarray, last: bool = False) -> np.ndarray:
-        """Input rows that are known now; there may be none, then of no columns."""
+        """Input rows that are known now; possibly none, then without columns."""
         for stage in self._stages:
             features = stage(features, last)
         return features

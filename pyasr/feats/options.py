@@ -1,4 +1,4 @@
-"""Options of feature extraction. Names and, but for dither, defaults are Kaldi's, so that its conf files can be used."""
+"""Options of feature extraction. Names and defaults (except dither's) are Kaldi's, so that its conf files can be used."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ OPTIONS_FILE = "options.json"
 
 @dataclass(frozen=True)
 class FrameOptions:
-    """How the waveform is cut into windowed frames."""
+    """Division of the waveform into windowed frames."""
 
     sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6)
     frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0)
-    frame_shift: float = option(10.0, "distance of two frames in ms", minimum=1.0)
-    dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale)", minimum=0.0)
+    frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0)
+    dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale); 0: none", minimum=0.0)
     preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0)
     remove_dc_offset: bool = option(True, "subtract the mean of each frame")
     window_type: str = option("povey", "window function", choices=("povey", "hamming", "hanning", "rectangular", "blackman"))
     blackman_coeff: float = option(0.42, "constant of the Blackman window")
-    round_to_power_of_two: bool = option(True, "frames are padded with zeros to a power of two before the Fourier transform")
-    snip_edges: bool = option(True, "only frames that lie whole within the audio")
-    raw_energy: bool = option(True, "energy is computed before preemphasis and windowing")
+    round_to_power_of_two: bool = option(True, "pad frames with zeros to a power of two before the Fourier transform")
+    snip_edges: bool = option(True, "use only frames that are completely within the audio")
+    raw_energy: bool = option(True, "compute the energy before preemphasis and windowing")
 
     @property
     def window_size(self) -> int:
@@ -40,21 +40,22 @@ class FrameOptions:
 
     @property
     def shift_s(self) -> float:
-        """Seconds between the starts of two frames, which are whole samples."""
+        """Seconds between the starts of two frames, rounded to whole samples."""
         return self.window_shift / self.sample_frequency
 
     @property
     def fft_size(self) -> int:
-        """Window size, rounded up to a power of two unless that is not wanted."""
+        """Window size, rounded up to a power of two if `round_to_power_of_two` is set."""
         return 1 << (self.window_size - 1).bit_length() if self.round_to_power_of_two else self.window_size
 
     @property
     def first_sample(self) -> int:
-        """Where the first frame begins: without `snip_edges` before the utterance, with its middle half a shift behind the begin."""
+        """The first sample of the first frame. Without `snip_edges`, it is before the utterance: the middle of the frame is half a shift
+        after the beginning."""
         return 0 if self.snip_edges else self.window_shift // 2 - self.window_size // 2
 
     def num_frames(self, num_samples: int) -> int:
-        """Frames of an utterance of `num_samples` samples, as Kaldi counts them."""
+        """Number of frames of an utterance of `num_samples` samples, as in Kaldi."""
         if not self.snip_edges:
             return (num_samples + self.window_shift // 2) // self.window_shift
         return max(0, 1 + (num_samples - self.window_size) // self.window_shift)
@@ -68,63 +69,63 @@ class MelOptions:
     low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
     high_freq: float = option(0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency")
     vtln_low: float = option(100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0)
-    vtln_high: float = option(-500.0, "upper end of this band in Hz; zero or less: relative to half the sample frequency")
+    vtln_high: float = option(-500.0, "upper end of that band in Hz; zero or less: relative to half the sample frequency")
 
 
 @dataclass(frozen=True)
 class TrackOptions:
     """The search for the fundamental frequency."""
 
-    min_f0: float = option(50.0, "lowest pitch that is searched, in Hz", minimum=1.0)
-    max_f0: float = option(400.0, "highest pitch that is searched, in Hz", minimum=1.0)
-    soft_min_f0: float = option(10.0, "makes low pitch dearer; the correlation at this pitch would not count", minimum=0.0)
+    min_f0: float = option(50.0, "lowest pitch of the search, in Hz", minimum=1.0)
+    max_f0: float = option(400.0, "highest pitch of the search, in Hz", minimum=1.0)
+    soft_min_f0: float = option(10.0, "pitch in Hz at which the weight of the correlation is zero; penalises low pitch", minimum=0.0)
     penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9)
-    lowpass_cutoff: float = option(1000.0, "upper edge of the band in which pitch is searched, in Hz", minimum=1.0)
-    resample_frequency: int = option(4000, "samples per second of the signal in which pitch is searched", minimum=1)
-    delta_pitch: float = option(0.005, "smallest relative change of the pitch that is told apart", minimum=1e-4)
-    nccf_ballast: float = option(7000.0, "lowers the correlation of frames that are quiet", minimum=0.0)
+    lowpass_cutoff: float = option(1000.0, "cutoff of the low-pass filter before the pitch search, in Hz", minimum=1.0)
+    resample_frequency: int = option(4000, "sampling rate of the signal for the pitch search, in Hz", minimum=1)
+    delta_pitch: float = option(0.005, "relative step of the pitch search", minimum=1e-4)
+    nccf_ballast: float = option(7000.0, "ballast that reduces the correlation of quiet frames", minimum=0.0)
     lowpass_filter_width: int = option(1, "zeros on either side of the low-pass filter's peak", minimum=1)
     upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter between samples", minimum=1)
 
 
 @dataclass(frozen=True)
 class ProcessPitchOptions:
-    """What of the pitch becomes features, and at which scale."""
+    """Selection and scales of pitch features."""
 
     pitch_scale: float = option(2.0, "scale of the normalised log pitch")
-    pov_scale: float = option(2.0, "scale of the feature of voicing")
-    pov_offset: float = option(0.0, "added to the feature of voicing")
+    pov_scale: float = option(2.0, "scale of the voicing feature")
+    pov_offset: float = option(0.0, "offset of the voicing feature")
     delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch")
-    delta_pitch_noise_stddev: float = option(0.005, "noise on this slope before scaling, which hides the steps of the pitch", minimum=0.0)
-    normalization_left_context: int = option(75, "frames to the left from which the mean of the log pitch is taken", minimum=0)
-    normalization_right_context: int = option(75, "frames to the right from which the mean of the log pitch is taken", minimum=0)
-    delay: int = option(0, "frames by which the features are delayed; the first frame is repeated as often", minimum=0)
-    delta_window: int = option(2, "frames on either side from which the slope is taken", minimum=1)
-    add_pov_feature: bool = option(True, "give out the feature of voicing")
-    add_normalized_log_pitch: bool = option(True, "give out the log pitch less its mean around the frame")
-    add_delta_pitch: bool = option(True, "give out the slope of the log pitch")
-    add_raw_log_pitch: bool = option(False, "give out the log pitch")
+    delta_pitch_noise_stddev: float = option(0.005, "noise on the slope before scaling, to hide the steps of the pitch", minimum=0.0)
+    normalization_left_context: int = option(75, "frames of left context for the mean of the log pitch", minimum=0)
+    normalization_right_context: int = option(75, "frames of right context for the mean of the log pitch", minimum=0)
+    delay: int = option(0, "frames by which the features are delayed; repeats the first frame", minimum=0)
+    delta_window: int = option(2, "frames on each side for the slope", minimum=1)
+    add_pov_feature: bool = option(True, "output the voicing feature")
+    add_normalized_log_pitch: bool = option(True, "output the log pitch minus its mean around the frame")
+    add_delta_pitch: bool = option(True, "output the slope of the log pitch")
+    add_raw_log_pitch: bool = option(False, "output the log pitch")
 
     @property
     def dim(self) -> int:
-        """Columns that are given out."""
+        """Number of columns."""
         return self.add_pov_feature + self.add_normalized_log_pitch + self.add_delta_pitch + self.add_raw_log_pitch
 
 
 @dataclass(frozen=True)
 class PitchOptions:
-    """Features of voicing and pitch beside others."""
+    """Voicing and pitch features in addition to others."""
 
-    add_pitch: bool = option(False, "append features of voicing and pitch")
+    add_pitch: bool = option(False, "append voicing and pitch features")
     track: TrackOptions = group(TrackOptions, only=if_set("add-pitch"))
     process: ProcessPitchOptions = group(ProcessPitchOptions, only=if_set("add-pitch"))
 
 
 @dataclass(frozen=True)
 class UtteranceOptions:
-    """What is done with the features of a whole utterance."""
+    """Processing of the features of a whole utterance."""
 
-    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, except those of pitch")
+    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, except pitch features")
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class FbankOptions:
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
-    use_energy: bool = option(False, "log energy as a further, first column")
+    use_energy: bool = option(False, "log energy as an additional first column")
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
     use_log_fbank: bool = option(True, "logarithm of the filters' energies")
     use_power: bool = option(True, "power spectrum; false: magnitude")
@@ -177,7 +178,7 @@ class PlpOptions:
 
 @dataclass(frozen=True)
 class SpectrogramOptions:
-    """Logarithms of the power spectrum, the log energy in the place of the first."""
+    """Logarithms of the power spectrum, with the log energy in place of the first."""
 
     frame: FrameOptions = group(FrameOptions)
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
@@ -189,14 +190,14 @@ FEATURE_OPTIONS = (MfccOptions, FbankOptions, PlpOptions, SpectrogramOptions)
 
 
 def feature_options_file(data: Path, why: str) -> Path:
-    """The file that tells how the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where
-    it is missing."""
+    """The file with the options of the features of a data directory. Raises UserError, with the reason `why` it is needed, if it is
+    missing."""
     path = data / "feats" / OPTIONS_FILE
     if not path.exists():
-        raise UserError(f"{path}: no such file, which {why}; make the features with steps/make_mfcc.py")
+        raise UserError(f"{path}: no such file, which {why}; compute the features with steps/make_mfcc.py")
     return path
 
 
 def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
-    """How the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where that is not told."""
+    """The options of the features of a data directory. Raises UserError, with the reason `why` they are needed, if they are unknown."""
     return load(feature_options_file(data, why), FEATURE_OPTIONS)

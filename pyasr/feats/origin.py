@@ -1,13 +1,13 @@
-"""How features were made, which a model directory keeps of those that it was trained on: a model is not given others.
+"""The origin of features: how they were made. A model directory records the origin of its training features; other features are refused.
 
-Features of audio lie beside `options.json`, which the steps of pyasr write. Those that were made of other features lie beside
-`feature_origin.json`, and so does a model: a list of origins, each of them
+pyasr's steps write `options.json` next to features of audio. Next to features computed from other features, and in model directories, they
+write `feature_origin.json`: a list of origins, each of them
 
     {"type": "pyasr.feats.options:MfccOptions", ...}    features of audio
-    {"fmllr_of": ORIGIN}                                what a GMM system sees of such, speakers' transforms applied
-    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, and how each is normalised and extended
+    {"fmllr_of": ORIGIN}                                input of a GMM system with speakers' transforms applied
+    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, with the normalisation and context of each
 
-Where another toolkit made features or model, nothing tells, and nothing is refused.
+For features or models of another toolkit, the origin is unknown and nothing is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_NAMED = 4
 
 
 def origins_of(data: Path) -> list[dict]:
-    """The different origins of the features of a data directory; none where not all of its archives tell theirs."""
+    """The distinct origins of the features of a data directory; empty if the origin of one of its archives is unknown."""
     table = Path(data) / "feats.scp"
     if not table.exists():
         return []
@@ -46,25 +46,25 @@ def origins_of(data: Path) -> list[dict]:
 
 
 def origin_of(data: Path) -> dict | None:
-    """The origin of the features of a data directory, where there is one and no other."""
+    """The origin of the features of a data directory, if it is unique and known."""
     origins = origins_of(data)
     return origins[0] if len(origins) == 1 else None
 
 
 def save_origins(folder: Path, origins: list[dict]) -> None:
-    """Write FOLDER/feature_origin.json, where anything is known."""
+    """Write FOLDER/feature_origin.json if origins are known."""
     if origins:
         with atomic_write(Path(folder) / ORIGIN_FILE) as f:
             json.dump({"origins": origins}, f, indent=1)
 
 
 def keep_origin(model_dir: Path, data: Path) -> None:
-    """Put down in a model directory how the features of `data`, which it is trained on, were made."""
+    """Record in a model directory the origin of its training features, those of `data`."""
     save_origins(model_dir, origins_of(data))
 
 
 def kept_origins(folder: Path) -> list[dict]:
-    """What `save_origins` wrote; nothing where it wrote nothing. Raises UserError for something else."""
+    """The origins written by `save_origins`; empty if there is no file. Raises UserError for an invalid file."""
     path = Path(folder) / ORIGIN_FILE
     try:
         origins = read_object(path)["origins"]
@@ -73,44 +73,44 @@ def kept_origins(folder: Path) -> list[dict]:
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not what a step of pyasr writes there ({error}); make {folder} again") from None
+        raise UserError(f"{path}: not in the format of pyasr's steps ({error}); run the step for {folder} again") from None
     return origins
 
 
 def audio_options(origin: dict):
-    """The options with which the features of audio were made that an origin is of, those of the first stream."""
+    """The options of the underlying features of audio of an origin, for streams of the first one."""
     while "type" not in origin:
         origin = origin["fmllr_of"] if "fmllr_of" in origin else origin["streams"][0]
     return _options(origin)
 
 
 def made_of_features(origins: list[dict]) -> str:
-    """The name of the first of these origins that is not of audio, such as fMLLR features; '' where all are."""
+    """The name of the first of these origins that is not features of audio, such as fMLLR features; '' if there is none."""
     return next((_name(origin) for origin in origins if "type" not in origin), "")
 
 
 def check_origin(data: Path, model_dir: Path) -> None:
-    """Raise UserError where the features of `data` are known to be made otherwise than those that a model was trained on.
+    """Raise UserError if the features of `data` are known to differ in origin from those on which a model was trained.
 
-    What makes no difference, or only in noise, may differ: dither, and options of what is not computed.
+    Options without effect, or with effect only on noise, may differ: dither, and options of parts that are not computed.
     """
     trained = kept_origins(Path(model_dir))
     kept = [_kept(origin) for origin in trained]
     for origin in origins_of(data) if trained else ():
         if _kept(origin) not in kept:
-            found = f"its features are not made as those that {model_dir} was trained on ({difference(origin, trained[0])})"
-            raise UserError(f"{data}: {found}; make them by the same steps with the same configuration file")
+            found = f"its features differ from those on which {model_dir} was trained ({difference(origin, trained[0])})"
+            raise UserError(f"{data}: {found}; compute them by the same steps with the same configuration file")
 
 
 def same_features(one, other) -> bool:
-    """Whether audio has the same features, but for noise, by these and those options."""
+    """Whether two sets of options result in the same features of audio, except for noise."""
     return type(one) is type(other) and _effective(one) == _effective(other)
 
 
 def difference(origin: dict, other: dict) -> str:
-    """In what an origin differs from another, for a sentence."""
+    """The difference between two origins, as part of a sentence."""
     if origin.get("type") != other.get("type") or "type" not in origin:
-        return f"{_name(origin)}, not {_name(other)}" if _name(origin) != _name(other) else f"{_name(origin)} of other options"
+        return f"{_name(origin)}, not {_name(other)}" if _name(origin) != _name(other) else f"{_name(origin)} with other options"
     ours, theirs = (_flat(_effective(_options(one))) for one in (origin, other))
     differing = [f"--{name.replace('_', '-')} {_short(value)}, not {_short(theirs[name])}"
                  for name, value in ours.items() if value != theirs[name]]  # fmt: skip
@@ -118,13 +118,13 @@ def difference(origin: dict, other: dict) -> str:
 
 
 def _told_in(folder: Path) -> list[dict]:
-    """What the folder of an archive tells of it."""
+    """The origins recorded in the folder of an archive."""
     path = folder / OPTIONS_FILE
     return [to_json(load(path, tuple(_KINDS.values())))] if path.exists() else kept_origins(folder)
 
 
 def _kept(origin: dict) -> object:
-    """What of an origin makes a difference, to be compared."""
+    """The relevant parts of an origin, for comparison."""
     if "fmllr_of" in origin:
         return "fmllr_of", _kept(origin["fmllr_of"])
     if "streams" in origin:
@@ -133,12 +133,12 @@ def _kept(origin: dict) -> object:
 
 
 def _options(origin: dict):
-    """Of features of audio; those that the version which wrote them did not have are as their defaults."""
+    """Options of features of audio; options that the writing version lacked have their defaults."""
     return from_json(_KINDS[origin["type"]], {name: value for name, value in origin.items() if name != "type"})
 
 
 def _effective(options):
-    """These options, those that change nothing, or only noise, at their defaults."""
+    """These options, with those that have no effect, or only on noise, set to their defaults."""
     frame, pitch = _as_default(options.frame, "dither"), options.pitch
     if frame.window_type != "blackman":
         frame = _as_default(frame, "blackman_coeff")
@@ -154,7 +154,7 @@ def _effective(options):
 
 
 def _effective_mel(mel: MelOptions, frame: FrameOptions) -> MelOptions:
-    """With the upper edge from 0 Hz, and the knees of warping at their defaults."""
+    """With the upper edge relative to 0 Hz, and the knees of warping at their defaults."""
     high_hz = mel.high_freq if mel.high_freq > 0 else mel.high_freq + frame.sample_frequency / 2
     return _as_default(dataclasses.replace(mel, high_freq=high_hz), "vtln_low", "vtln_high")
 
@@ -165,7 +165,7 @@ def _as_default(options, *names: str):
 
 
 def _flat(options) -> dict:
-    """{name: value} of these options and those of their groups."""
+    """{name: value} of these options, including nested groups."""
     found: dict = {}
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)

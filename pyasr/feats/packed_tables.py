@@ -1,15 +1,15 @@
-"""Where the features of many utterances are, packed into files of which a rank of a training reads what belongs to its own utterances.
+"""Locations of the features of many utterances, packed into files from which each rank of a training reads only its own utterances.
 
-    FeatureReader(data, options).save_tables(path, keys, lengths, cmvn)    # once, with all tables of the data directory in memory
+    FeatureReader(data, options).save_tables(path, keys, lengths, cmvn)    # once; loads all tables of the data directory
     tables = PackedTables(path, keys, rows, row_of)                        # in each rank
     reader = FeatureReader(data, options, tables=tables)
 
-The files are rows of `pyasr.io.packed_rows`, beside PATH, which is written last:
+The files contain rows of `pyasr.io.packed_rows`, next to PATH, which is written last:
 
-    PATH.places    of each utterance, what follows the archive's name in feats.scp, say :1234
-    PATH.numbers   of each utterance, int32: frames, speaker, archive
-    PATH.speakers  of each speaker: the name, and, with statistics in cmvn.scp, archive and place of these
-    PATH.archives  names of archives, valid from the directory that PATH names
+    PATH.places    per utterance: the rest after the archive's name in feats.scp, such as :1234
+    PATH.numbers   per utterance, int32: number of frames, speaker, archive
+    PATH.speakers  per speaker: the name and, with statistics in cmvn.scp, their archive and place
+    PATH.archives  names of archives, relative to the directory that PATH contains
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLACES, _NUMBERS, _SPEAKERS, _ARCHIVES = "places", "numbers", "speakers", "arch
 
 
 class _Numbered:
-    """Texts, numbered in the order in which they come."""
+    """Assigns numbers to texts in the order of their first occurrence."""
 
     def __init__(self):
         self.known: dict[str, int] = {}
@@ -38,10 +38,10 @@ class _Numbered:
 
 def save_tables(path: Path, keys: Sequence[str], places: Mapping[str, str], speakers: Mapping[str, str],
                 num_frames: Iterable[int], cmvn: Mapping[str, str], columns: int) -> None:  # fmt: skip
-    """Write what a `FeatureReader` knows of the utterances `keys`.
+    """Write the tables of a `FeatureReader` for the utterances `keys`.
 
-    places, cmvn  extended filenames of the features of utterances, and of the statistics of speakers, where they are needed
-    columns       of the features as they are stored
+    places, cmvn  extended filenames of the features of utterances and, if needed, of the statistics of speakers
+    columns       number of columns of the stored features
     """
     names, archives = _Numbered(), _Numbered()
     numbers = ((num, names(speakers.get(key, "")), archives(archive_of(places.get(key, "")))) for key, num in zip(keys, num_frames))
@@ -54,7 +54,7 @@ def save_tables(path: Path, keys: Sequence[str], places: Mapping[str, str], spea
 
 
 def are_valid(path: Path) -> bool:
-    """Whether there are tables whose relative names of archives begin in the current directory."""
+    """Whether there are tables whose archive names are relative to the current directory."""
     return Path(path).exists() and str(load_arrays(path, ("directory",))["directory"]) == str(Path.cwd())
 
 
@@ -62,13 +62,13 @@ class PackedTables:
     """The tables of some utterances of the files.
 
     keys                 all utterances of the files
-    columns              of the features as they are stored
+    columns              number of columns of the stored features
     places, speakers     {utterance: extended filename of its features}, {utterance: speaker}
-    num_frames           {utterance: frames}
+    num_frames           {utterance: number of frames}
     cmvn                 {speaker: extended filename of the statistics}
 
-    rows    the numbers of the utterances wanted among `keys`, int64 (n,), which ascend
-    row_of  gives the number of an utterance; raises KeyError for others
+    rows    indices in `keys` of the selected utterances, int64 (n,), ascending
+    row_of  returns the index of an utterance; raises KeyError for others
     """
 
     def __init__(self, path: Path, keys: Sequence[str], rows: np.ndarray, row_of: Callable[[str], int]):
@@ -84,7 +84,7 @@ class PackedTables:
         self.cmvn = _Column(self._place_of_statistics, self._statistics)
 
     def _number(self, key: str) -> int:
-        """The place of an utterance among those wanted."""
+        """The index of an utterance among the selected ones."""
         row = self._row_of(key)
         number = int(np.searchsorted(self._rows, row))
         if number == len(self._rows) or self._rows[number] != row:
@@ -104,7 +104,7 @@ class PackedTables:
 
 
 class _Chosen:
-    """Those `rows` of a file that have one of `numbers`, by number."""
+    """The rows of a file with these `numbers`, by number."""
 
     def __init__(self, path: Path, numbers: np.ndarray):
         self._numbers = np.unique(numbers).astype(np.int64)
@@ -137,7 +137,7 @@ def _known(key: str, value: str) -> str:
 
 
 def _rest(rx: str) -> str:
-    """What follows the archive's name."""
+    """The rest after the archive's name."""
     return rx[len(archive_of(rx)) :]
 
 

@@ -1,9 +1,9 @@
-"""Features of several data directories side by side, with vectors of utterances or speakers beside them (Kaldi's `paste-feats` and
+"""Paste the features of several data directories side by side, optionally with vectors of utterances or speakers (Kaldi's `paste-feats` and
 `append-vector-to-feats`): OUT/feats/pasted.JOB.ark and the tables of a data directory.
 
     columns = [stream 1 | its derivatives | stream 2 | its derivatives | ... | vector]
 
-Each stream is normalised and extended as its `InputOptions` say, so what is stored needs no CMVN any more.
+Each stream is normalised and extended by its `InputOptions`, so the stored features need no further CMVN.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CMVN_UNITS = ("none", "speaker", "utterance", "sliding")
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What is done to each stream before it is pasted: one word for all of them, or one for each."""
+    """Processing of each stream before pasting: one word for all streams, or one per stream."""
 
-    deltas: str = option("0", "order of the derivatives of each stream, as '0 2'")
-    cmvn: str = option("none", "unit of normalisation of each stream, as 'none speaker': none, speaker, utterance or sliding")
-    norm_vars: str = option("false", "whether variances of each stream are normalised, as 'false true'")
+    deltas: str = option("0", "order of the derivatives of each stream, such as '0 2'")
+    cmvn: str = option("none", "unit of normalisation of each stream, such as 'none speaker': none, speaker, utterance or sliding")
+    norm_vars: str = option("false", "normalise the variances of each stream, such as 'false true'")
 
     def inputs(self, num_streams: int) -> tuple[InputOptions, ...]:
-        """The options of each stream. Raises UserError, naming the flag, for other words or another number of them."""
+        """The options of each stream. Raises UserError, naming the flag, for invalid words or a wrong number of them."""
         orders = {str(order): order for order in range(5)}
         deltas = _each(self.deltas, num_streams, orders, "--deltas")
         units = _each(self.cmvn, num_streams, dict(zip(_CMVN_UNITS, _CMVN_UNITS)), "--cmvn")
@@ -58,19 +58,19 @@ def _each(text: str, num: int, meaning: dict, flag: str) -> list:
 
 @dataclass(frozen=True)
 class PasteOptions:
-    """Vectors beside the frames, and what may be left out."""
+    """Vectors to append to frames, and tolerances."""
 
-    vectors: Path | None = option(None, "table (scp) of vectors, of utterances or of speakers, or of matrices with a row every few frames")
-    vector_period: int | None = option(None, "frames that a row of these matrices stands for; none: as in ivector_period beside the table",
+    vectors: Path | None = option(None, "table (scp) of vectors of utterances or speakers, or of matrices with a row every few frames")
+    vector_period: int | None = option(None, "frames per row of these matrices; none: the number in ivector_period next to the table",
                                        minimum=1, only=if_set("vectors"))  # fmt: skip
-    length_tolerance: int = option(0, "frames by which the streams of an utterance may differ; the shortest counts", minimum=0)
+    length_tolerance: int = option(0, "maximum difference in frames between the streams of an utterance; the shortest counts", minimum=0)
     missing: LeftOutOptions = group(LeftOutOptions)
-    compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
+    compress: bool = option(False, "store one byte per value (Kaldi's compressed matrices) instead of float32")
 
 
 @dataclass(frozen=True)
 class PasteSpec:
-    """The work of all jobs: utterances of `streams[0]`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+    """The work of all jobs: utterances of `streams[0]`, split over `num_jobs`, to archives in `out`, which is later renamed to `named`."""
 
     streams: tuple[Path, ...]
     inputs: tuple[InputOptions, ...]
@@ -79,7 +79,7 @@ class PasteSpec:
     named: Path
     num_jobs: int
 
-    advice = "make features and vectors of all utterances"
+    advice = "compute features and vectors of all utterances"
 
     @property
     def data(self) -> Path:
@@ -88,36 +88,35 @@ class PasteSpec:
 
     @property
     def names_of_parts(self) -> list[str]:
-        """Of the directories in which the jobs' parts of each stream lie."""
+        """Names of the directories with the jobs' parts of each stream."""
         return [PARTS, *(f"{PARTS}.{number}" for number in range(2, len(self.streams) + 1))]
 
     @property
     def compress(self) -> bool:
-        """How features are stored."""
+        """Whether features are stored compressed."""
         return self.paste.compress
 
     @property
     def missing(self) -> LeftOutOptions:
-        """How much may be left out."""
+        """The limits for missing utterances."""
         return self.paste.missing
 
     @property
     def origins(self) -> list[dict]:
-        """Of what is made, where those of all streams are known."""
+        """The origin of the pasted features, if those of all streams are known."""
         streams = [origin_of(stream) for stream in self.streams]
         return [{"streams": streams, "each": [asdict(inputs) for inputs in self.inputs]}] if all(streams) else []
 
 
 class VectorTable:
-    """Vectors beside frames, by utterance or, where the table has none of the utterance, by speaker; entries and tolerance as of
-    `vector_rows`."""
+    """Vectors by utterance or, if the table lacks the utterance, by speaker; entries and tolerance as in `vector_rows`."""
 
     def __init__(self, scp: Path, period: int | None = None, tolerance: int = 0):
         self._table, self._reader, self.path, self._tolerance = scp_table(scp), ArkReader(), Path(scp), tolerance
         self.period = period or _period_beside(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
-        """The vector of each frame, float32 (num_frames, D). Raises LeftOut where there is none, or one of another length."""
+        """The vector of each frame, float32 (num_frames, D). Raises LeftOut if there is none, or if its length does not fit."""
         rx = self._table.get(utt) or self._table.get(speaker)
         if rx is None:
             raise LeftOut(f"no vector of it or its speaker in {self.path}")
@@ -127,9 +126,9 @@ class VectorTable:
 def vector_rows(entry: np.ndarray, period: int, num_frames: int, where: str, tolerance: int = 0) -> np.ndarray:
     """The vector of each frame, float32 (num_frames, D).
 
-    An entry is a vector (D,) for all frames, or a matrix whose row i stands for frames i period ... (i + 1) period - 1, as Kaldi's online
-    i-vectors; with at most one row less than that needs, the last one stands for the rest. Raises LeftOut, naming `where`, for fewer, and
-    for more than `tolerance` further frames would need: the rows are of another period, or of other frames.
+    An entry is a vector (D,) for all frames, or a matrix whose row i is for frames i period ... (i + 1) period - 1, as in Kaldi's online
+    i-vectors. If one row is missing, the last row is also used for the remaining frames. Raises LeftOut, naming `where`, for fewer rows,
+    and for more rows than `tolerance` further frames would need, because the rows then have another period or belong to other frames.
     """
     if entry.ndim == 1:
         return np.broadcast_to(entry, (num_frames, len(entry)))
@@ -142,7 +141,7 @@ def vector_rows(entry: np.ndarray, period: int, num_frames: int, where: str, tol
 
 
 def _period_beside(scp: Path) -> int:
-    """The number in the file `ivector_period` beside a table. Raises UserError where it is missing or none."""
+    """The number in the file `ivector_period` next to a table. Raises UserError if it is missing or invalid."""
     path = scp.with_name(PERIOD_FILE)
     words = read_lines(path)[0].split() if path.exists() and path.stat().st_size else ["1"]
     if len(words) != 1 or not words[0].isdecimal() or int(words[0]) < 1:
@@ -168,11 +167,11 @@ class Paster:
 
 
 def paste(parts: list[np.ndarray], tolerance: int, vectors: Callable[[int], np.ndarray] | None = None) -> np.ndarray:
-    """The columns of all streams of an utterance side by side, for as many frames as the shortest has, float32.
+    """The columns of all streams of an utterance side by side, for the frames of the shortest stream, float32.
 
-    vectors  a function of that number: the vector of each frame
+    vectors  function of the number of frames that returns the vector of each frame
 
-    Raises LeftOut where lengths differ by more than `tolerance` frames.
+    Raises LeftOut if lengths differ by more than `tolerance` frames.
     """
     lengths = [len(part) for part in parts]
     num_frames = min(lengths)
@@ -183,7 +182,7 @@ def paste(parts: list[np.ndarray], tolerance: int, vectors: Callable[[int], np.n
 
 
 def paste_shard(spec: PasteSpec, job: int) -> None:
-    """Features of shard `job` (1-based), as `write_archive` writes them."""
+    """Paste the features of shard `job` (1-based) and write them with `write_archive`."""
     own = part_of(spec.data, spec.out, spec.num_jobs, job)
     parts = [own, *(part_of(data, spec.out, spec.num_jobs, job, lambda *_: [own.utterances] * spec.num_jobs, name)
                     for data, name in zip(spec.streams[1:], spec.names_of_parts[1:]))]  # fmt: skip
@@ -192,7 +191,7 @@ def paste_shard(spec: PasteSpec, job: int) -> None:
 
 @contextmanager
 def parts_of_streams(spec: PasteSpec) -> Iterator[None]:
-    """In the block, the jobs have their parts of all streams: the utterances of the first."""
+    """Context in which the jobs' parts of all streams exist; the utterances of the first stream define them."""
     lists = split(spec.data, spec.num_jobs)
     with ExitStack() as stack:
         for data, name in zip(spec.streams, spec.names_of_parts):

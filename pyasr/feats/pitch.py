@@ -1,17 +1,18 @@
-r"""The pitch of speech: for every frame the normalised cross-correlation at the chosen lag, and the fundamental frequency.
+r"""Pitch tracking: for each frame, the normalised cross-correlation at the chosen lag, and the fundamental frequency.
 
 Reference: P. Ghahremani, B. BabaAli, D. Povey, K. Riedhammer, J. Trmal, S. Khudanpur, "A pitch extraction algorithm tuned for automatic
-speech recognition", ICASSP 2014; behaves as Kaldi's `compute-kaldi-pitch-feats` does on whole utterances. The signal is resampled to 4 kHz.
-With the window w_t of N samples from the beginning of frame t, less its mean, and w_t,l the N samples l later (less the same mean)
+speech recognition", ICASSP 2014; equivalent to Kaldi's `compute-kaldi-pitch-feats` on whole utterances. The signal is resampled to 4 kHz.
+With the window w_t of N samples from the beginning of frame t, minus its mean, and w_t,l the N samples l later (minus the same mean),
 
     phi(t, l) = <w_t, w_t,l> / sqrt(|w_t|^2 |w_t,l|^2 + ballast)          ballast = B (N var)^2, var the variance of the whole signal
 
-is measured at all whole lags l, and interpolated at the lags L_i = (1 + d)^i / max_f0 up to 1 / min_f0. The pitch is the path i(t) of least
+is computed at all integer lags l and interpolated at the lags L_i = (1 + d)^i / max_f0 up to 1 / min_f0. The pitch is the path i(t) of
+minimal
 
     sum_t 1 - phi(t, L_i(t)) (1 - soft_min_f0 L_i(t)) + p ln(1 + d)^2 (i(t) - i(t-1))^2                                  (eqs. 4-6)
 
-The ballast keeps the path smooth where it is quiet; the correlation that is given out is taken without it. Kaldi's var leaves out the
-last half millisecond for all but the last frames, and its float32 may choose another path of the same cost, in silence or noise.
+The ballast keeps the path smooth in quiet parts; the output correlation is computed without it. Kaldi's var omits the last half
+millisecond for all but the last frames, and its float32 may choose another path of the same cost in silence or noise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BLOCK_FRAMES = 512
 class PitchTracker:
     """Pitch of waveforms: float arrays of `frame.sample_frequency` samples per second, at any scale.
 
-    Frames begin where those of other features with the same `frame` options begin; there may be one fewer or more of them.
+    Frames begin at the same times as those of other features with the same `frame` options; there may be one fewer or more.
     """
 
     def __init__(self, options: TrackOptions, frame: FrameOptions):
@@ -65,13 +66,13 @@ class PitchTracker:
         return np.stack([nccf, 1 / self.lags_s[states]], axis=1).astype(np.float32)
 
     def num_frames(self, num_samples: int) -> int:
-        """Frames of a resampled signal."""
+        """Number of frames of a resampled signal."""
         if num_samples < self.window:
             return 0
         return 1 + (num_samples - self.window) // self.shift if self.frame.snip_edges else int(num_samples / self.shift + 0.5)
 
     def _frames(self, signal: np.ndarray, num_frames: int) -> tuple[np.ndarray, np.ndarray]:
-        """The signal with zeros around it, and where in it the frames begin."""
+        """The signal padded with zeros, and the first samples of the frames in it."""
         length = self.window + self.last_lag
         first = 0 if self.frame.snip_edges else self.shift // 2 - length // 2
         padded = np.zeros(max(-first, 0) + len(signal) + length + self.shift, np.float32)
@@ -89,7 +90,7 @@ class PitchTracker:
 
 
 def _check(options: TrackOptions, frame: FrameOptions) -> None:
-    """Raises UserError for options that leave nothing to search, and for audio that cannot hold the pitch."""
+    """Raise UserError for options with an empty search range, and for a sampling rate that is too low for the pitch."""
     rate, cutoff = frame.sample_frequency, options.lowpass_cutoff
     if rate != int(rate):
         raise UserError(f"--sample-frequency {rate:g}: pitch needs a whole number of samples per second; resample the audio")
@@ -98,19 +99,19 @@ def _check(options: TrackOptions, frame: FrameOptions) -> None:
         raise UserError(f"{found}; lower it, or raise --resample-frequency")
     if not 0 < options.soft_min_f0 <= options.min_f0 < options.max_f0 <= cutoff:
         found = f"--soft-min-f0 {options.soft_min_f0:g}, --min-f0 {options.min_f0:g}, --max-f0 {options.max_f0:g}"
-        raise UserError(f"{found}, --lowpass-cutoff {cutoff:g}: these must rise in this order; correct them")
+        raise UserError(f"{found}, --lowpass-cutoff {cutoff:g}: these must increase in this order; correct them")
     if frame.window_shift * options.resample_frequency != int(options.resample_frequency * frame.frame_shift / 1000) * rate:
-        found = f"--frame-shift {frame.frame_shift:g} ms is no whole number of samples at {rate:g} and at {options.resample_frequency} Hz"
+        found = f"--frame-shift {frame.frame_shift:g} ms is not a whole number of samples at {rate:g} and {options.resample_frequency} Hz"
         raise UserError(f"{found}; pitch needs that: choose another shift, or resample the audio")
     if options.resample_frequency <= options.max_f0 * options.upsample_filter_width / 2:
         raise UserError(f"--max-f0 {options.max_f0:g} is too high for --resample-frequency {options.resample_frequency}; raise the latter")
 
 
 def best_path(costs: Iterator[np.ndarray], factor: float) -> np.ndarray:
-    """States (num_frames,) of least cost sum_t costs[t, i(t)] + factor (i(t) - i(t-1))^2, from blocks (num_frames, num_states) of costs.
+    """States (num_frames,) of minimal cost sum_t costs[t, i(t)] + factor (i(t) - i(t-1))^2, from blocks (num_frames, num_states) of costs.
 
-    Back-pointers never cross, so all paths that are alive agree on the frames before the lowest and the highest of them have met: these
-    frames are settled, and their back-pointers need not be kept.
+    Back-pointers never cross, so all active paths agree on the frames before the point where the lowest and the highest of them meet. These
+    frames are settled, and their back-pointers can be dropped.
     """
     states, forward, pending = [], None, None
     for cost in costs:
@@ -128,7 +129,7 @@ def best_path(costs: Iterator[np.ndarray], factor: float) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _advance(cost, factor, forward, back):
-    """Viterbi over a block: `forward` (num_states,) goes from the costs before the block to those of its end, less their minimum."""
+    """Viterbi over a block: `forward` (num_states,) is updated from the costs before the block to those at its end, minus their minimum."""
     num_states = len(forward)
     envelope, begins, reached = np.empty(num_states, np.int64), np.empty(num_states), np.empty(num_states)
     for t in range(len(cost)):
@@ -145,7 +146,7 @@ def _best_previous(cost, factor, envelope, begins, reached, back):
     """reached[i] = min_j cost[j] + factor (i - j)^2 and back[i] = that j, in linear time.
 
     The lower envelope of parabolas: P. Felzenszwalb, D. Huttenlocher, "Distance transforms of sampled functions", Theory of Computing 8
-    (2012), section 2.1. `envelope` holds the parabolas that are lowest somewhere, `begins` where each begins to be.
+    (2012), section 2.1. `envelope` contains the parabolas that are lowest somewhere, `begins` the start of the range of each.
     """
     envelope[0], begins[0], top = 0, -np.inf, 0
     for j in range(1, len(cost)):
@@ -167,7 +168,7 @@ def _best_previous(cost, factor, envelope, begins, reached, back):
 
 @njit(nogil=True, cache=True)
 def _settled(back):
-    """States of the frames before the last on which the paths from all final states agree; none where they do not."""
+    """States of the frames before the last on which the paths from all final states agree; empty if there are none."""
     low, high = 0, back.shape[1] - 1
     for t in range(len(back) - 1, 0, -1):
         low, high = back[t, low], back[t, high]
@@ -198,7 +199,7 @@ def _nccf(signal, begins, window, first_lag, ballast, out):
 
 @njit(nogil=True, cache=True)
 def _nccf_at(signal, begins, window, first_lag, reading, states):
-    """phi without ballast at the lags of `states`; reading[i] are the weights of the whole lags for state i."""
+    """phi without ballast at the lags of `states`; reading[i] are the weights of the integer lags for state i."""
     frame, out = np.empty(window + first_lag + reading.shape[1], np.float32), np.zeros(len(begins))
     for t, begin in enumerate(begins):
         energy = _centre(signal[begin : begin + len(frame)], window, frame)
@@ -210,7 +211,7 @@ def _nccf_at(signal, begins, window, first_lag, reading, states):
 
 @njit(nogil=True, cache=True)
 def _centre(samples, window, out):
-    """The samples less the mean of the first `window`, and the energy of these; exactly zero where they are constant."""
+    """The samples minus the mean of the first `window`, and the energy of these; exactly zero if they are constant."""
     mean = 0.0
     for n in range(window):
         mean += samples[n]

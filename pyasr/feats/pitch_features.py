@@ -1,8 +1,8 @@
-r"""Features of voicing and pitch, equal to Kaldi's `process-kaldi-pitch-feats`.
+r"""Voicing and pitch features, equal to Kaldi's `process-kaldi-pitch-feats`.
 
-Of a frame with correlation n and frequency f, in this order (those that are not asked for are left out):
+For a frame with correlation n and frequency f, in this order (features that are not requested are omitted):
 
-    2 ((1.0001 - n)^0.15 - 1)                                              voicing: low where n is near 1
+    2 ((1.0001 - n)^0.15 - 1)                                              voicing: low if n is near 1
     2 (ln f - sum_s p_s ln f_s / sum_s p_s),   s = t - 75 .. t + 75          p the probability of voicing, below
     10 (sum_j j ln f_{t+j} / sum_j j^2 + noise),   j = -2 .. 2               ends repeated; Gaussian noise of deviation 0.005
     ln f
@@ -26,7 +26,7 @@ def voicing_feature(nccf: np.ndarray) -> np.ndarray:
 
 
 def voicing_probability(nccf: np.ndarray) -> np.ndarray:
-    """p, fitted by the authors to how often frames of such a correlation are voiced."""
+    """p, fitted by the authors to the frequency of voiced frames at each correlation."""
     m = np.minimum(np.abs(nccf), 1)
     r = -5.2 + 5.4 * np.exp(7.5 * (m - 1)) + 4.8 * m - 2 * np.exp(-10 * m) + 4.2 * np.exp(20 * (m - 1))
     return 1 / (1 + np.exp(-r))
@@ -42,12 +42,12 @@ def moving_mean(values: np.ndarray, weights: np.ndarray, left: int, right: int) 
 
 
 def slope(values: np.ndarray, window: int) -> np.ndarray:
-    """The regression line's slope over 2 window + 1 frames; the ends are repeated."""
+    """The slope of the regression line over 2 window + 1 frames; the end frames are repeated."""
     return np.correlate(np.pad(values, window, mode="edge"), delta_filters(1, window)[1], mode="valid")
 
 
 def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.random.Generator) -> np.ndarray:
-    """Features, float32 (T + delay, options.dim), of what `PitchTracker` gives (T, 2); the first is repeated `delay` times."""
+    """Features, float32 (T + delay, options.dim), from the output of `PitchTracker` (T, 2); the first is repeated `delay` times."""
     if len(raw) == 0:
         return np.zeros((0, options.dim), np.float32)
     nccf, log_pitch = raw[:, 0].astype(np.float64), np.log(raw[:, 1].astype(np.float64))
@@ -69,11 +69,11 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.rand
 
 
 class PitchExtractor:
-    """Features of voicing and pitch of waveforms; `dim` columns."""
+    """Computes voicing and pitch features of waveforms; `dim` columns."""
 
     def __init__(self, options: PitchOptions, frame: FrameOptions):
         if options.process.dim == 0:
-            raise UserError("--add-pitch, but none of its features is wanted; leave one of the --add-... options true")
+            raise UserError("--add-pitch without any of its features; set one of the --add-... options to true")
         self.options, self.dim = options.process, options.process.dim
         self._tracker = PitchTracker(options.track, frame)
 

@@ -10,7 +10,7 @@ Durbin's recursion gives the predictor a[1..p] of least error G = r[0] - sum_j a
 
     c[0] = ln G,      c[i] = a[i] + sum_{j=1..i-1} (j / i) c[j] a[i - j]                                           cepstrum
 
-liftered as MFCC are. As in Kaldi c[0] is at least zero, and an error is never less than 1e-5 of that before it.
+liftered like MFCC. As in Kaldi, c[0] is at least zero, and an error is at least 1e-5 times the previous error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyasr.feats.options import PlpOptions
 
 
 class Plp:
-    """From the energies of mel filters to PLP: a kind of features for `Extractor`."""
+    """Computes PLP from the energies of mel filters: a kind of features for `Extractor`."""
 
     power = True
 
@@ -83,7 +83,7 @@ def lpc_cepstra(autocorrelations, num_ceps):
 
 @njit(nogil=True, cache=True)
 def _durbin(r, a, before):
-    """Fill a[1..order] with the predictor of least error; returns this error."""
+    """Fill a[1..order] with the predictor of minimal error; returns this error."""
     error = r[0]
     for i in range(1, len(r)):
         before[:i] = a[:i]

@@ -1,4 +1,4 @@
-"""CMVN statistics of all speakers of a data directory, in one process or by jobs with whole speakers each, which give the same."""
+"""CMVN statistics of all speakers of a data directory, in one process or by jobs with whole speakers; the results are the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TABLES = ("utt2spk", "feats.scp", "utt2num_frames")
 
 @dataclass(frozen=True)
 class CmvnSpec:
-    """The work of all jobs: the speakers of `data`, of whom each job has some."""
+    """The work of all jobs: the speakers of `data`, divided among the jobs."""
 
     data: Path
     out: Path
@@ -32,9 +32,9 @@ class CmvnSpec:
 
 
 def speaker_stats(data: DataDir) -> tuple[dict[str, np.ndarray], list[str]]:
-    """({speaker: statistics (2, D + 1), float64, over all its utterances that have frames}, utterances without frames). Raises UserError
-    where utterances of a speaker have other dimensions, or utt2spk lacks one."""
-    data.utt2spk  # which is looked at first
+    """({speaker: statistics (2, D + 1), float64, over all its utterances with frames}, utterances without frames). Raises UserError if
+    utterances of a speaker differ in dimension, or if utt2spk lacks an utterance."""
+    data.utt2spk  # reports problems of this table first
     found: dict[str, np.ndarray] = {}
     without, reader = list[str](), ArkReader()
     for utt, rx in scp_table(data.file("feats.scp")).items():
@@ -45,8 +45,8 @@ def speaker_stats(data: DataDir) -> tuple[dict[str, np.ndarray], list[str]]:
             continue
         stats = cmvn_stats(features)
         if speaker in found and found[speaker].shape != stats.shape:
-            counts = f"{stats.shape[1] - 1} columns, earlier ones {found[speaker].shape[1] - 1}"
-            raise UserError(f"{data.path}/feats.scp: {utt} has {counts}; make the features again")
+            counts = f"{stats.shape[1] - 1} columns, but earlier ones have {found[speaker].shape[1] - 1}"
+            raise UserError(f"{data.path}/feats.scp: {utt} has {counts}; compute the features again")
         found[speaker] = found[speaker] + stats if speaker in found else stats
     return found, without
 
@@ -58,8 +58,8 @@ def _speaker(data: DataDir, utt: str) -> str:
 
 
 def write_speaker_cmvn(data: Path, out: Path, named: Path) -> None:
-    """Write out/cmvn.ark and out/cmvn.scp; the table names the archive as `named`/cmvn.ark. Raises UserError as `speaker_stats`, and where
-    there are no features."""
+    """Write out/cmvn.ark and out/cmvn.scp; the table refers to the archive as `named`/cmvn.ark. Raises UserError as `speaker_stats`, and
+    if there are no features."""
     stats, without = speaker_stats(DataDir(data))
     _write(data, out, named, stats, without)
 
@@ -75,7 +75,7 @@ def _write(data: Path, out: Path, named: Path, stats: dict[str, np.ndarray], wit
 
 
 def write_by_jobs(data: Path, out: Path, named: Path, jobs: JobOptions, run: Callable[..., None]) -> None:
-    """`write_speaker_cmvn` by `jobs.nj` jobs, at most one for each speaker.
+    """`write_speaker_cmvn` with `jobs.nj` jobs, at most one per speaker.
 
     run  `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
@@ -96,7 +96,7 @@ def write_by_jobs(data: Path, out: Path, named: Path, jobs: JobOptions, run: Cal
 
 
 def stats_shard(spec: CmvnSpec, job: int) -> None:
-    """Statistics of the speakers of job `job` (1-based): writes stats.JOB.ark, and without.JOB with the utterances that have no frames."""
+    """Statistics of the speakers of job `job` (1-based): writes stats.JOB.ark, and without.JOB with the utterances without frames."""
     stats, without = speaker_stats(part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers).directory())
     write_ark(_stats(spec.out, job), stats)
     _without(spec.out, job).write_text("".join(f"{utt}\n" for utt in without), encoding="utf-8")

@@ -8,10 +8,10 @@ Notation, for a frame x of N samples at rate f, padded with zeros to M samples (
     E[b] = sum_k T_b(mel(k f / M)) P[k]                       mel(h) = 1127 ln(1 + h / 700), T_b a triangle
     L[b] = ln max(E[b], eps)
 
-All utterances lie in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
-utterances are computed too, and dropped. A block of frames stays in the processor's cache from the samples to the features.
+All utterances are in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
+utterances are also computed, and dropped. A block of frames stays in the processor's cache from the samples to the features.
 
-Everything is float64: where a steady tone lies over digital silence, filters beside it hold less energy than float32's rounding errors.
+All computations use float64: for a steady tone over digital silence, other filters contain less energy than float32's rounding errors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def window_function(options: FrameOptions) -> np.ndarray:
 
 
 def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
-    """Samples such that frame t begins at t * shift; without `snip_edges` the ends are continued by reflection."""
+    """Samples such that frame t begins at t * shift; without `snip_edges`, the ends are extended by reflection."""
     if options.snip_edges:
         return samples
     num_frames = options.num_frames(len(samples))
@@ -52,7 +52,7 @@ def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
 
 
 def reflected(index: np.ndarray, num_samples: int) -> np.ndarray:
-    """Places within a signal of places beyond its ends: ... 1 0 | 0 1 2 ... n-1 | n-1 n-2 ..."""
+    """Map indices beyond the ends of a signal into it: ... 1 0 | 0 1 2 ... n-1 | n-1 n-2 ..."""
     period = 2 * num_samples
     index = index % period
     return np.where(index < num_samples, index, period - 1 - index)
@@ -84,7 +84,7 @@ class FrameBuffer:
 
 
 class Spectrum:
-    """Blocks of windowed frames to weighted sums of their spectra.
+    """Computes weighted sums of the spectra of blocks of windowed frames.
 
     weights  (fft_size / 2 + 1, num_columns): the filters; None: the power of each spectral line itself
     power    power spectrum; False: magnitude
@@ -118,7 +118,7 @@ class Spectrum:
         return np.abs(spectrum) @ self.weights
 
     def log_energy(self, num_rows: int, floor: float) -> np.ndarray:
-        """Log energies (num_rows,) of the frames that were just transformed; with `raw_energy` before preemphasis and windowing."""
+        """Log energies (num_rows,) of the frames transformed last; with `raw_energy`, before preemphasis and windowing."""
         frames = self._centred if self.options.raw_energy else self._padded[:, : self.options.window_size]
         frames = frames[:num_rows]
         energy = np.log(np.maximum(np.einsum("ti,ti->t", frames, frames), EPSILON))

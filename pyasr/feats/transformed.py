@@ -1,6 +1,6 @@
-"""A data directory whose features are those a model sees, transforms applied: fMLLR features as archives, for networks.
+"""Write a data directory with the transformed input of a model as features: fMLLR features as archives, for networks.
 
-OUT/feats/transformed.JOB.ark and the tables that point into them; all other tables are copies.
+OUT/feats/transformed.JOB.ark and the tables that refer to them; all other tables are copies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyasr.io.text import read_table, write_table
 
 @dataclass(frozen=True)
 class TransformSpec:
-    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which is later renamed to `named`."""
 
     data: Path
     model_dir: Path
@@ -35,17 +35,17 @@ class TransformSpec:
     compress: bool
     missing: LeftOutOptions = LeftOutOptions()
 
-    advice = "make features of all utterances"
+    advice = "compute features of all utterances"
 
     @property
     def origins(self) -> list[dict]:
-        """Of what is made, where that is known."""
+        """The origin of the transformed features, if known."""
         origin = origin_of(self.data)
         return [{"fmllr_of": origin}] if origin else []
 
 
 def transform_shard(spec: TransformSpec, job: int) -> None:
-    """Features of shard `job` (1-based), as `write_archive` writes them."""
+    """Transform the features of shard `job` (1-based) and write them with `write_archive`."""
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
     known = set(reader.keys)
@@ -59,12 +59,12 @@ def transform_shard(spec: TransformSpec, job: int) -> None:
 
 
 def write_archive(spec, job: int, keys: list[str], features_of: Callable[[str], np.ndarray], name: str) -> None:
-    """What job `job` makes: feats/NAME.JOB.ark with its utterances' features, feats/feats.JOB.scp and feats/num_frames.JOB;
-    feats/left_out.JOB tells whose are not there and why.
+    """Write the output of job `job`: feats/NAME.JOB.ark with the features of its utterances, feats/feats.JOB.scp, feats/num_frames.JOB, and
+    feats/left_out.JOB with the missing utterances and the reasons.
 
     spec         of a class with `data`, `out`, `named`, `num_jobs` and `compress`, as `TransformSpec`
     keys         the utterances of the job
-    features_of  function of an utterance, which raises LeftOut where it cannot have any; those without frames are left out too
+    features_of  function of an utterance that raises LeftOut if it has no features; utterances without frames are also left out
     """
     num_frames: dict[str, int] = {}
     left_out: dict[str, str] = {}
@@ -85,14 +85,14 @@ def write_archive(spec, job: int, keys: list[str], features_of: Callable[[str], 
 
 
 def with_frames(features: np.ndarray) -> np.ndarray:
-    """The same. Raises LeftOut where there is no frame, as in the 0 x 0 matrices that Kaldi writes of audio that is too short."""
+    """The features. Raises LeftOut if there are no frames, as in the 0 x 0 matrices that Kaldi writes for audio that is too short."""
     if not len(features):
         raise LeftOut("its features have no frames")
     return features
 
 
 def report_left_out(spec) -> None:
-    """Name the utterances that all jobs left out. Raises UserError when they are too many."""
+    """Log the utterances that the jobs left out. Raises UserError if there are too many."""
     left_out: dict[str, str] = {}
     for job in range(1, spec.num_jobs + 1):
         left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
@@ -105,11 +105,11 @@ def copied_files(data: Path) -> list[Path]:
 
 
 def write_tables(spec) -> None:
-    """The tables of the new data directory, from those of `spec.data` and the jobs', and what is known of how its features were made.
+    """Write the tables of the new data directory, from those of `spec.data` and of the jobs, and the origin of its features, if known.
 
-    spec  as for `write_archive`, with `origins`, how many utterances may be `missing`, and `advice` where they are more
+    spec  as for `write_archive`, with `origins`, the limits for `missing` utterances, and `advice` if they are exceeded
 
-    Utterances that were left out are named. Raises UserError when they are too many.
+    Logs the utterances that were left out. Raises UserError if there are too many.
     """
     report_left_out(spec)
     feats, num_frames = {}, {}

@@ -38,13 +38,13 @@ def check_columns(matrix: np.ndarray, dim: int, what: str) -> None:
 
 
 def affine(matrix: np.ndarray, dim: int) -> np.ndarray:
-    """The transform as [A b], float64 (D, dim + 1); `dim` columns of features go in."""
+    """The transform as [A b], float64 (D, dim + 1), for features of `dim` columns."""
     matrix = np.asarray(matrix, np.float64)
     return matrix if matrix.shape[1] == dim + 1 else np.hstack([matrix, np.zeros((len(matrix), 1))])
 
 
 def compose(outer: np.ndarray, inner: np.ndarray, dim: int) -> np.ndarray:
-    """The transform "first `inner`, then `outer`" of features with `dim` columns, float64; linear where both are (compose-transforms)."""
+    """The transform "first `inner`, then `outer`" of features with `dim` columns, float64; linear if both are (compose-transforms)."""
     outer, inner = np.asarray(outer, np.float64), np.asarray(inner, np.float64)
     if outer.shape[1] == len(inner):
         return outer @ inner
@@ -54,7 +54,7 @@ def compose(outer: np.ndarray, inner: np.ndarray, dim: int) -> np.ndarray:
 
 
 def read_matrix(path: Path) -> np.ndarray:
-    """A matrix file of Kaldi's, binary or text. Raises UserError with file and offset."""
+    """Read a matrix file in Kaldi's format, binary or text. Raises UserError with file and offset."""
     content = read_content(path)
     reader = KaldiReader(path, content)
     try:
@@ -78,7 +78,7 @@ def write_transforms(path: Path, transforms: dict[str, np.ndarray]) -> None:
 
 
 def read_transforms(directory: Path, speakers: Container[str] | None = None) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of `transform_files`, or of `speakers` only. A speaker whose utterances were divided among jobs is in several
+    """{speaker: matrix} of `transform_files`, or only of `speakers`. A speaker whose utterances were divided among jobs is in several
     archives."""
     found: dict[str, np.ndarray] = {}
     for path in transform_files(directory):
@@ -86,13 +86,13 @@ def read_transforms(directory: Path, speakers: Container[str] | None = None) -> 
             if speakers is not None and speaker not in speakers:
                 continue
             if speaker in found and not np.array_equal(found[speaker], matrix):
-                raise UserError(f"{path}: another transform of speaker {speaker} than in the archive of an earlier job; make them again")
+                raise UserError(f"{path}: the transform of speaker {speaker} differs from that of an earlier job; estimate them again")
             found[speaker] = matrix
     return found
 
 
 def read_transform_archive(path: Path) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of one archive. Raises UserError for a damaged one, and for one that holds a vector."""
+    """{speaker: matrix} of one archive. Raises UserError for a damaged archive, and for one that contains a vector."""
     found = read_ark(path)
     for speaker, matrix in found.items():
         if matrix.ndim != 2:
@@ -101,5 +101,5 @@ def read_transform_archive(path: Path) -> dict[str, np.ndarray]:
 
 
 def transform_files(directory: Path) -> list[Path]:
-    """`DIRECTORY/trans.1` ... `trans.N`, where N stands in `DIRECTORY/num_jobs`."""
+    """`DIRECTORY/trans.1` ... `trans.N`, with N from `DIRECTORY/num_jobs`."""
     return [Path(directory) / f"trans.{job}" for job in range(1, num_archives(directory, _REMEDY) + 1)]

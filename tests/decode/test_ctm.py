@@ -188,7 +188,8 @@ def test_times_go_by_the_frames_of_the_features(system, exp):
         (model / ORIGIN_FILE).unlink()
     assert [seconds for _, seconds in told] == pytest.approx([told[0][1] * shift_ms / 10 for shift_ms, _ in told], abs=0.021)
     (exp / "data/frame_shift").write_text("10\n")
-    with pytest.raises(UserError, match="data/frame_shift: '10' is no number of seconds from 0 to 1; write 0.01 for frames that lie 10 ms apart"):
+    sentence = "data/frame_shift: '10' is not a number of seconds from 0 to 1; write 0.01 for a frame shift of 10 ms"
+    with pytest.raises(UserError, match=sentence):
         get_ctm(system, exp, out="none")
 
 

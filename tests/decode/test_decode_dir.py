@@ -274,7 +274,7 @@ def test_features_of_other_options_than_the_models_are_refused(exp):
     save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3, use_energy=False))
     done = decode(exp)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (exp / "model/decode").exists()
-    assert "data: its features are not made as those that model was trained on (--use-energy false, not true)" in done.stderr
+    assert "data: its features differ from those on which model was trained (--use-energy false, not true)" in done.stderr
     (exp / "data" / OPTIONS_FILE).unlink()
     assert decode(exp).returncode == 0
 

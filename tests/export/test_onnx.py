@@ -163,7 +163,7 @@ def test_feature_options_of_the_metadata_are_those_of_training(tmp_path):
         with ArkWriter(tmp_path / name / "feats/feats.ark", tmp_path / name / "feats.scp") as writer:
             writer.write("utt", np.zeros((3, 6), np.float32))
     keep_origin(tmp_path, tmp_path / "train")
-    with pytest.raises(UserError, match=r"other: its features are not made as those that .* was trained on \(log mel energies, not MFCC\)"):
+    with pytest.raises(UserError, match=r"other: its features differ from those on which .* was trained \(log mel energies, not MFCC\)"):
         run_here("export_onnx.py", "--data", tmp_path / "other", tmp_path, tmp_path / "model.onnx", folder="utils")
     assert not (tmp_path / "model.onnx").exists()
     run_here("export_onnx.py", "--data", tmp_path / "same", tmp_path, tmp_path / "model.onnx", folder="utils")

@@ -83,5 +83,5 @@ def test_perturbation_leaves_pitch_as_it_is():
 
 
 def test_perturbation_of_plp_is_refused():
-    with pytest.raises(UserError, match="--vtlp warps MFCC and filter banks, no other features"):
+    with pytest.raises(UserError, match="--vtlp supports only MFCC and filter-bank features"):
         Warper(PlpOptions(frame=frame(), use_energy=False))

@@ -290,8 +290,8 @@ RESAMPLED = ["--allow-downsample", "true", "--allow-upsample", "true"]
 @pytest.mark.parametrize("utt, flags, told", [
     ("b-3", [], "b-3.wav: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features"),
     ("b-1", ["--channel", 1], "b-1.wav: there is no channel 1, the first of its 1 is 0; give another --channel"),
-    ("b-1", [], "b-1.wav: audio of 16000 Hz, but --sample-frequency is 8000; give --allow-downsample true to have it resampled, or correct"),
-    ("b-2", RESAMPLED[:2], "b-2.wav: audio of 4000 Hz, but --sample-frequency is 8000; give --allow-upsample true to have it resampled"),
+    ("b-1", [], "b-1.wav: audio of 16000 Hz, but --sample-frequency is 8000; give --allow-downsample true to resample it, or correct"),
+    ("b-2", RESAMPLED[:2], "b-2.wav: audio of 4000 Hz, but --sample-frequency is 8000; give --allow-upsample true to resample it"),
 ])
 def test_what_is_to_be_given_for_other_channels_and_rates(mixed, utt, flags, told):
     write_table(mixed / "utt2spk", {utt: "b"})

@@ -150,7 +150,8 @@ def test_features_of_another_width_are_named(data, cmvn):
         for utt, matrix in features.items():
             writer.write(utt, matrix.astype(np.float32))
     reader = FeatureReader(data, InputOptions(cmvn=cmvn, deltas=1))
-    with pytest.raises(UserError, match=f"{data}: b-2 has 6 columns, other utterances have 5; make the features of {data} again, or leave"):
+    told = f"{data}: b-2 has 6 columns, other utterances have 5; compute the features of {data} again, or remove"
+    with pytest.raises(UserError, match=told):
         reader["b-2"]
     assert reader.dim == reader["a-2"].shape[1] == 10
     assert reader.raw("a-0").shape == (0, 5) and reader["a-0"].shape == (0, 10) and reader["a-0"].dtype == np.float32

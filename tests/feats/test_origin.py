@@ -45,10 +45,10 @@ def align(trained, data, out, model="mono", step="align_si.py"):
 
 def test_alignment_refuses_features_of_other_options(trained, tmp_path):
     data = made_with(trained, tmp_path / "dev", OTHERS)
-    with pytest.raises(UserError, match=f"^{data}: its features are not made as those that {trained}/mono was trained on "
-                                        r"\(--low-freq 300, not 20; --use-energy false, not true\); make them by the same steps with"):
+    with pytest.raises(UserError, match=f"^{data}: its features differ from those on which {trained}/mono was trained "
+                                        r"\(--low-freq 300, not 20; --use-energy false, not true\); compute them by the same steps with"):
         align(trained, data, tmp_path / "ali")
-    with pytest.raises(UserError, match="its features are not made as those"):
+    with pytest.raises(UserError, match="its features differ from those"):
         align(trained, data, tmp_path / "ali", step="align_fmllr.py")
     assert not (tmp_path / "ali").exists()
 
@@ -79,7 +79,7 @@ def test_a_union_has_all_origins(trained, tmp_path):
     union.mkdir()
     write_table(union / "feats.scp", table | {f"x-{utt}": rx for utt, rx in read_scp(other / "feats.scp").items()})
     assert len(origins_of(union)) == 2
-    with pytest.raises(UserError, match="not made as those"):
+    with pytest.raises(UserError, match="its features differ from those"):
         check_origin(union, trained / "mono")
     keep_origin(tmp_path, union)  # of a model that was trained on both
     check_origin(other, tmp_path)
@@ -94,7 +94,7 @@ def test_features_made_of_features_keep_their_origin(trained, tmp_path):
     assert origins_of(tmp_path / "ours")[0]["streams"] == 2 * origins_of(trained / "data")
     keep_origin(tmp_path, tmp_path / "ours")
     check_origin(tmp_path / "ours", tmp_path)
-    with pytest.raises(UserError, match="MFCC beside MFCC of other options"):
+    with pytest.raises(UserError, match="MFCC beside MFCC with other options"):
         check_origin(tmp_path / "theirs", tmp_path)
     with pytest.raises(UserError, match="MFCC, not MFCC beside MFCC"):
         check_origin(trained / "data", tmp_path)
@@ -109,7 +109,7 @@ def test_fmllr_features_have_an_origin_and_are_not_made_of_others(trained, tmp_p
     check_origin(tmp_path / "adapted", tmp_path)
     with pytest.raises(UserError, match="MFCC, not fMLLR features of MFCC"):
         check_origin(trained / "data", tmp_path)
-    with pytest.raises(UserError, match="not made as those"):
+    with pytest.raises(UserError, match="its features differ from those"):
         run_here("make_fmllr_feats.py", made_with(trained, tmp_path / "other", OTHERS), trained / "mono", tmp_path / "fmllr")
 
 
@@ -144,5 +144,5 @@ def test_a_command_in_the_table_tells_nothing(tmp_path):
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / ORIGIN_FILE).write_text('{"origins": [{"type": "other:Options"}]}')
-    with pytest.raises(UserError, match=f"^{tmp_path}/{ORIGIN_FILE}: not what a step of pyasr writes there"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/{ORIGIN_FILE}: not in the format of pyasr's steps"):
         check_origin(tmp_path, tmp_path)

@@ -138,7 +138,7 @@ def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_pat
 def test_streams_of_two_kinds_of_features_are_refused(streams, tmp_path):
     wide = write_stream(tmp_path / "wide", 4, 3)
     write_table(streams[1] / "feats.scp", read_scp(streams[1] / "feats.scp") | {"b-2": read_scp(wide / "feats.scp")["b-2"]})
-    with pytest.raises(UserError, match="right: b-2 has 4 columns, other utterances have 2; make the features of .*right again"):
+    with pytest.raises(UserError, match="right: b-2 has 4 columns, other utterances have 2; compute the features of .*right again"):
         paste(tmp_path, "--cmvn", "none", tmp_path / "out", *streams)
 
 

@@ -226,11 +226,11 @@ def test_noise_of_the_slope():
 
 @pytest.mark.parametrize("rate, options, sentence", [
     (1600.0, {}, "--lowpass-cutoff 1000 needs more than 1600 samples per second"),
-    (8000.0, {"max_f0": 1200}, "--max-f0 1200, --lowpass-cutoff 1000: these must rise in this order"),
+    (8000.0, {"max_f0": 1200}, "--max-f0 1200, --lowpass-cutoff 1000: these must increase in this order"),
     (8000.0, {"min_f0": 5}, "--soft-min-f0 10, --min-f0 5"),
     (8000.0, {"max_f0": 40}, "--min-f0 50, --max-f0 40"),
     (8000.0, {"max_f0": 900, "resample_frequency": 2000}, "--max-f0 900 is too high for --resample-frequency 2000"),
-    (11025.0, {}, "--frame-shift 10 ms is no whole number of samples at 11025 and at 4000 Hz"),
+    (11025.0, {}, "--frame-shift 10 ms is not a whole number of samples at 11025 and 4000 Hz"),
     (8000.5, {}, "pitch needs a whole number of samples per second"),
 ])  # fmt: skip
 def test_impossible_options(rate, options, sentence):
@@ -240,5 +240,5 @@ def test_impossible_options(rate, options, sentence):
 
 def test_no_features_wanted():
     none = ProcessPitchOptions(add_pov_feature=False, add_normalized_log_pitch=False, add_delta_pitch=False)
-    with pytest.raises(UserError, match="none of its features is wanted"):
+    with pytest.raises(UserError, match="--add-pitch without any of its features"):
         PitchExtractor(PitchOptions(add_pitch=True, process=none), FrameOptions())

@@ -97,7 +97,7 @@ def test_energy_stands_in_the_place_of_c0():
 
 @pytest.mark.parametrize("values, sentence", [
     ({"num_ceps": 14}, "--num-ceps 14 is more than --lpc-order 12 plus one"),
-    ({"mel": MelOptions(high_freq=5000.0)}, "give no band below 4000 Hz"),
+    ({"mel": MelOptions(high_freq=5000.0)}, "do not form a band below 4000 Hz"),
 ])  # fmt: skip
 def test_impossible_options(values, sentence):
     with pytest.raises(UserError, match=sentence):

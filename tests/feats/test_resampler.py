@@ -52,5 +52,5 @@ def test_rates_that_have_little_in_common(rate_out):
     for rate_in in (11025, 11127, 22254, 22255, 44056, 44101, 44144, 50000, 88200, 176400, 192000, 352800, 384000, 705600, 768000):
         assert len(Resampler(rate_in, rate_out)(np.zeros(rate_in // 100, np.float32), last=True))
     for rate_in in (192001, 767999):
-        with pytest.raises(UserError, match=f"^audio of {rate_in} Hz, which has too little in common with {rate_out} Hz; convert it"):
+        with pytest.raises(UserError, match=f"^audio of {rate_in} Hz, whose common divisor with {rate_out} Hz is too small; convert it"):
             Resampler(rate_in, rate_out)

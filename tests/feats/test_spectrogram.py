@@ -76,10 +76,10 @@ def test_the_step_and_what_knows_of_its_features(data):
     assert isinstance(options, SpectrogramOptions) and options == load_features(data / "feats" / "options.json")
     assert same_features(options, SpectrogramOptions(frame=FrameOptions(8000.0, 20.0, dither=1.0))) and origin_of(data)
     assert PlainFeatures(options).extract(speech_like(8000)).shape[1] == 129
-    with pytest.raises(UserError, match="--vtlp warps MFCC and filter banks, no other features"):
+    with pytest.raises(UserError, match="--vtlp supports only MFCC and filter-bank features"):
         Warper(options)
     (data / "spk2warp").write_text("".join(f"{line.split()[0]} 0.9\n" for line in (data / "spk2utt").read_text().splitlines()))
-    with pytest.raises(UserError, match="spectrograms are not warped; remove spk2warp and utt2warp from the data directory"):
+    with pytest.raises(UserError, match="spectrograms cannot be warped; remove spk2warp and utt2warp from the data directory"):
         run_here("make_spectrogram.py", "--sample-frequency", 8000, data)
 
 

@@ -68,7 +68,7 @@ def test_speaker_in_several_archives(tmp_path):
     write_transforms(tmp_path / "trans.2", one | {"b": matrix(2, 3, 1)})
     assert sorted(read_transforms(tmp_path)) == ["a", "b"]
     write_transforms(tmp_path / "trans.2", {"a": matrix(2, 3, 1)})
-    with pytest.raises(UserError, match="another transform of speaker a"):
+    with pytest.raises(UserError, match="the transform of speaker a differs"):
         read_transforms(tmp_path)
 
 

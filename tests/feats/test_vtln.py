@@ -45,8 +45,8 @@ def test_kaldis_warped_filters(name, root):
 
 
 @pytest.mark.parametrize("warp, mel, sentence", [
-    (1.1, MelOptions(low_freq=100.0), "--vtln-low 100 and --vtln-high 3500 Hz do not lie within the band of 100 to 4000 Hz"),
-    (0.9, MelOptions(high_freq=-600.0), "do not lie within the band of 20 to 3400 Hz for a warp factor of 0.9"),
+    (1.1, MelOptions(low_freq=100.0), "--vtln-low 100 and --vtln-high 3500 Hz are not within the band of 100 to 4000 Hz"),
+    (0.9, MelOptions(high_freq=-600.0), "are not within the band of 20 to 3400 Hz for a warp factor of 0.9"),
     (1.5, MelOptions(vtln_low=2500.0), "--vtln-low 2500 and --vtln-high 3500"),
 ])  # fmt: skip
 def test_knees_outside_the_band(warp, mel, sentence):
@@ -70,10 +70,10 @@ def test_tables_of_warps(data):
 
 
 @pytest.mark.parametrize("table, content, sentence", [
-    ("spk2warp", {"a": 0.88}, "spk2warp: no line for b, 1 of 2 are missing"),
-    ("spk2warp", {"a": 0.88, "b": 3.2}, "spk2warp: 'b 3.2' is no warp factor of 0.5 to 2"),
+    ("spk2warp", {"a": 0.88}, "spk2warp: no line for b; 1 of 2 are missing"),
+    ("spk2warp", {"a": 0.88, "b": 3.2}, "spk2warp: 'b 3.2' is not a warp factor from 0.5 to 2"),
     ("spk2warp", {"a": 0.88, "b": "x"}, "spk2warp:2: 'b x' does not end in a positive number"),
-    ("utt2warp", {"a-1": 1, "b-1": 1}, "utt2warp: no line for a-2, 1 of 3 are missing"),
+    ("utt2warp", {"a-1": 1, "b-1": 1}, "utt2warp: no line for a-2; 1 of 3 are missing"),
 ])  # fmt: skip
 def test_wrong_tables(table, content, sentence, data):
     write_table(data / table, content)

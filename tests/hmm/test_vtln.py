@@ -122,7 +122,7 @@ def test_features_are_made_with_the_factors(system, tmp_path):
         wave = soundfile.read(read_table(data / "wav.scp")[utt], dtype="int16")[0].astype(np.float32)
         np.testing.assert_allclose(made[utt], Extractor(OPTIONS)([wave], warp=warp)[0], atol=1e-3)
     write_table(data / "spk2warp", {"child": 0.9})
-    with pytest.raises(UserError, match="spk2warp: no line for man, 3 of 4 are missing"):
+    with pytest.raises(UserError, match="spk2warp: no line for man; 3 of 4 are missing"):
         make_features(FeatureStep(data, archive=ArchiveOptions(), jobs=JobOptions(nj=1)), OPTIONS, run_here)
 
 

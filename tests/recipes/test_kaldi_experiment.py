@@ -137,11 +137,11 @@ def test_kaldis_conventions(tmp_path, files, expected):
 
 
 @pytest.mark.parametrize("name, content, message", [
-    ("cmvn_opts", "--reverse=true", "cmvn_opts: '--reverse=true' is not understood; known are --norm-means, --norm-vars"),
+    ("cmvn_opts", "--reverse=true", "cmvn_opts: unknown option '--reverse=true'; known are --norm-means, --norm-vars"),
     ("cmvn_opts", "--norm-vars=maybe", "'--norm-vars=maybe' has no true or false after the ="),
     ("cmvn_opts", "--norm-means=false --norm-vars=true", "variances are normalised but not means"),
     ("delta_opts", "--delta-window=3", "delta_opts: only derivatives over a window of 2 frames"),
-    ("delta_opts", "2", "'2' is not understood"),
+    ("delta_opts", "2", "unknown option '2'"),
     ("delta_opts", "--delta-order=x", "no whole number after the ="),
 ])
 def test_options_that_are_not_understood(tmp_path, name, content, message):
