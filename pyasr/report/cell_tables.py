@@ -1,4 +1,4 @@
-"""Tables of trainings: what all cells of WORK/TABLE have come to, by rows and columns, and the time to frame accuracies."""
+"""Tables of trainings: results of all cells of WORK/TABLE by rows and columns, and times to frame accuracies."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LEVELS = (80, 90, 95)
 
 
 def section(title: str, *parts: str) -> str:
-    """Tables and paragraphs under a title; what is empty is left out."""
+    """Tables and paragraphs under a title; empty parts are omitted."""
     return "\n\n".join([f"## {title}", *filter(None, parts)]) + "\n"
 
 
 def overview(found: Experiments) -> str:
-    """How many trainings of each table there are, of those that are planned."""
+    """The numbers of existing and planned trainings of each table."""
     planned = [name.rsplit("/", 3)[0] for name in found.planned]
     rows = []
     for name, table in by_table(found.names, found.cells).items():
@@ -41,7 +41,7 @@ def overview(found: Experiments) -> str:
 
 
 def tables(found: Experiments) -> list[str]:
-    """A section for each table that has a training."""
+    """A section for each table with a training."""
     return [_section(name, table) for name, table in by_table(found.names, found.cells).items() if any(table.values())]
 
 
@@ -61,7 +61,7 @@ def _titled(title: str, table: str) -> str:
 
 
 def pivot(table: Table, value: Callable[[list[KeptRun]], str]) -> str:
-    """A line for each row of the table; MISSING for cells without a training, nothing where there is no such cell."""
+    """A line for each row of the table; MISSING for cells without a training, empty if there is no such cell."""
     columns = columns_of(table)
     body = [[row, *(_cell(table, (row, column), value) for column in columns)] for row in rows_of(table)]
     return markdown_table(["", *columns], body)
@@ -74,7 +74,7 @@ def _cell(table: Table, place: tuple[str, str], value: Callable[[list[KeptRun]],
 
 
 def _to_accuracy(table: Table, level: int) -> str:
-    """Virtual hours to a share of the frame accuracy that the first column has in the end, with efficiencies in brackets."""
+    """Virtual hours to a share of the final frame accuracy of the first column, with efficiencies in brackets."""
     first = columns_of(table)[0]
     goals = {row: mean(run.accuracy for run in table[row, first]) * level / 100 for row in rows_of(table) if table.get((row, first))}
     timed = {place: _seconds(runs, goals[place[0]]) for place, runs in table.items() if place[0] in goals and runs}
@@ -88,7 +88,7 @@ def _seconds(runs: list[KeptRun], goal: float) -> float:
 
 
 def _hours(timed: dict[tuple[str, str], float], row: str, column: str, first: str) -> str:
-    """The time with so many workers, and its efficiency: that of the first column over it and over the ratio of their numbers."""
+    """The time with the workers of a column, and its efficiency: the time of the first column divided by it and by the ratio of workers."""
     seconds = timed.get((row, column))
     if seconds is None:
         return MISSING

@@ -1,17 +1,17 @@
-"""Published claims, and whether our trainings confirm them.
+"""Test published claims against our trainings.
 
-A file of claims has lines of four fields with tabs between them, `CLAIM SOURCE PUBLISHED TEST`: a sentence, where it was published,
-the published numbers, and what our trainings have to show, parts of these forms with ` and ` between them:
+A file of claims has lines of four fields separated by tabs, `CLAIM SOURCE PUBLISHED TEST`: a sentence, the publication, the published
+numbers, and a test of our trainings. A test consists of parts of these forms, separated by ` and `:
 
-    learns CELL                 with every seed the model knows more than the priors
-    diverges CELL               with no seed
-    MEASURE CELL < [X] CELL     less than X times the other; X is 1 unless given
-    MEASURE CELL = CELL         equal within 1.5 %, as published errors are that differ by less
-    none WHY                    the claim has not been tried
+    learns CELL                 with every seed, the model is better than the priors
+    diverges CELL               with no seed is it better
+    MEASURE CELL < [X] CELL     less than X times the other; X is 1 by default
+    MEASURE CELL = CELL         equal within 1.5 %, the noise of published errors
+    none WHY                    the claim has not been tested
 
-A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds that are kept in WORK.jsonl. A MEASURE is one of MEASURES, or a virtual time:
-`to-A` until A % of the held-out frames are right, `to-A%` until their share is A % of the second cell's in the end. Lines that begin with #
-are comments.
+A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds in WORK.jsonl. A MEASURE is one of MEASURES, or a virtual time:
+`to-A` until A % of the held-out frames are right, `to-A%` until their share is A % of the final share of the second cell. Lines that begin
+with # are comments.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pyasr.base.errors import UserError
 from pyasr.io.text import read_lines
 from pyasr.report.kept_runs import KeptRun
 
-PUBLISHED_NOISE = 0.015  # of a published error, which has no interval: 0.3 of 18 % WER is about a standard error of 20,000 words
-# By how much two trainings with the same seed differ at most in 19 of 20 cases where neither is better, relative to what they measure. From
+PUBLISHED_NOISE = 0.015  # relative, without an interval: 0.3 of 18 % WER is about one standard error for 20,000 words
+# Maximum relative difference, in 19 of 20 cases, of two trainings with the same seed of which neither is better. From
 # 12 systems of egs/amazon_queen/s5/run_averaging.sh with 3 seeds each: residual standard deviations 0.34 and 1.1 %, times 1.96 sqrt 2.
 LOSS_NOISE, WER_NOISE = 0.01, 0.03
 CONFIRMED, REFUTED, NOT_SHOWN, NOT_TRIED = "confirmed", "refuted", "not shown", "not tried"
@@ -38,7 +38,7 @@ MEASURES: dict[str, Callable[[KeptRun], float | None]] = {
     "loss": lambda run: math.inf if run.loss is None else run.loss, "learner-loss": lambda run: run.learner_loss,
     "wer": lambda run: 100.0 if run.loss is None else run.wer, "learner-wer": lambda run: run.learner_wer,
     "epoch": lambda run: run.epoch_s}  # fmt: skip
-_NOISE = {"wer": WER_NOISE, "learner-wer": WER_NOISE, "epoch": 0.0}  # of others, LOSS_NOISE
+_NOISE = {"wer": WER_NOISE, "learner-wer": WER_NOISE, "epoch": 0.0}  # LOSS_NOISE for other measures
 _TO = re.compile(r"to-(\d+\.?\d*)(%?)")
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's t, by number of seeds
 LEARNS = "learns"
@@ -47,7 +47,7 @@ _FORM = re.compile(r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
 
 
 def measured(name: str, a: KeptRun, b: KeptRun) -> tuple[float | None, float | None]:
-    """What a MEASURE is of the trainings of two cells with the same seed; None where there is no such number."""
+    """A MEASURE of the trainings of two cells with the same seed; None if it is unknown."""
     timed = _TO.fullmatch(name)
     if not timed:
         return MEASURES[name](a), MEASURES[name](b)
@@ -58,7 +58,7 @@ def measured(name: str, a: KeptRun, b: KeptRun) -> tuple[float | None, float | N
 
 
 def seconds_to(accuracy: float, run: KeptRun) -> float:
-    """Virtual seconds until so many per cent of the held-out frames are right, interpolated within epochs; infinite if never."""
+    """Virtual seconds until `accuracy` per cent of the held-out frames are right, interpolated within epochs; infinite if never."""
     for (before, _, low), (after, _, high) in itertools.pairwise(run.curve):
         if low < accuracy <= high:
             return before + (after - before) * (accuracy - low) / (high - low)
@@ -67,7 +67,7 @@ def seconds_to(accuracy: float, run: KeptRun) -> float:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a test: what its form has, None of others."""
+    """One part of a test; fields that its form lacks are None."""
 
     state: str | None
     cell: str | None
@@ -83,14 +83,14 @@ class Part:
         return [name for name in (self.cell, self.a, self.b) if name]
 
     def verdict(self, cells: Cells) -> str:
-        """Whether the trainings confirm it."""
+        """The verdict of the trainings."""
         if self.state:
             return self._of_state(cells[self.cell]) if self.cell in cells else NOT_TRIED
         pairs = self.pairs(cells)
         return self._of_interval(*self.interval(pairs, math.log(float(self.factor or 1)))) if pairs else NOT_TRIED
 
     def pairs(self, cells: Cells) -> list[tuple[float, float]]:
-        """The numbers of the first cell and of the second, of each seed that both have; empty where one of these is missing."""
+        """(number of the first cell, number of the second cell) for each common seed; empty if one of the numbers is missing."""
         if not self.measure or not all(name in cells for name in self.cells):
             return []
         a, b = cells[self.a], cells[self.b]
@@ -98,7 +98,7 @@ class Part:
         return [] if any(None in pair for pair in found) else found
 
     def interval(self, pairs: list[tuple[float, float]], offset: float = 0.0) -> tuple[float, float]:
-        """`difference` of what the measure gives."""
+        """`difference` of the measure."""
         return difference(pairs, _NOISE.get(self.measure, LOSS_NOISE), offset)
 
     def _of_state(self, runs: Mapping[str, KeptRun]) -> str:
@@ -112,8 +112,8 @@ class Part:
 
 
 def difference(pairs: list[tuple[float, float]], noise: float, offset: float = 0.0) -> tuple[float, float]:
-    """An interval (95 %) of log a - log b - offset, of pairs (a, b) with the same seed: Student's with three pairs or more, else the mean
-    +- `noise`. Infinite numbers are greater than all others, and equal to each other."""
+    """A 95 % interval of log a - log b - offset, for pairs (a, b) with the same seed: Student's for at least three pairs, else the mean
+    +- `noise`. Infinite numbers are larger than all others, and equal to each other."""
     logs = [0.0 if a == b == math.inf else math.log(a) - math.log(b) - offset for a, b in pairs]
     middle = mean(logs)
     if math.isinf(middle) or math.isnan(middle):
@@ -139,17 +139,17 @@ class Claim:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of its test, each once."""
+        """The distinct cells of its test."""
         return list(dict.fromkeys(name for part in self.parts for name in part.cells))
 
     def verdict(self, cells: Cells) -> str:
-        """confirmed where all parts are, refuted where one is."""
+        """'confirmed' if all parts are, 'refuted' if one is."""
         found = {part.verdict(cells) for part in self.parts}
         return next((verdict for verdict in (NOT_TRIED, REFUTED, NOT_SHOWN) if verdict in found), CONFIRMED)
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """The file `path`. Raises UserError with file and line for a line of another form."""
+    """Read the file `path`. Raises UserError with file and line for an invalid line."""
     lines = [(f"{path}:{number}", line) for number, line in enumerate(read_lines(path), 1)]
     return [_claim(line, where) for where, line in lines if line.strip() and not line.startswith("#")]
 
@@ -157,7 +157,7 @@ def read_claims(path: Path) -> list[Claim]:
 def _claim(line: str, where: str) -> Claim:
     fields = line.split("\t")
     if len(fields) != 4 or not all(field.strip() for field in fields):
-        raise UserError(f"{where}: {len(fields)} fields, expected CLAIM SOURCE PUBLISHED TEST with tabs between them; correct the line")
+        raise UserError(f"{where}: {len(fields)} fields, expected CLAIM SOURCE PUBLISHED TEST, separated by tabs; correct the line")
     return Claim(*fields[:3], tuple(_part(text, where) for text in fields[3].split(" and ")))
 
 

@@ -1,4 +1,4 @@
-"""The table of published claims: what was published, what our trainings have come to, and whether they confirm it."""
+"""The table of published claims: published numbers, our results, and verdicts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _commands(claim: Claim) -> str:
 
 
 def _ours(claim: Claim, cells: Cells) -> str:
-    """What each part of the test looks at, then the cells that are missing."""
+    """The numbers for each part of the test, then the missing cells."""
     missing = [_short(name) for name in claim.cells if name not in cells]
     told = dict.fromkeys(filter(None, (_of_part(part, cells) for part in claim.parts)))
     return "; ".join([*told, *([f"missing: {', '.join(missing)}"] if missing else [])]) or "-"
 
 
 def _of_part(part: Part, cells: Cells) -> str:
-    """Verdicts on networks and losses, or two numbers and their difference; nothing where trainings are missing."""
+    """Verdicts on networks and losses, or two numbers and their difference; empty if trainings are missing."""
     if part.state and part.cell in cells:
         runs = list(cells[part.cell].values())
         return f"{_short(part.cell)} {verdicts(runs)} ({spread([run.loss for run in runs], '.3f')}), {_seeds(len(runs))}"
@@ -60,7 +60,7 @@ def _of_part(part: Part, cells: Cells) -> str:
 
 
 def _difference(part: Part, pairs: list[tuple[float, float]]) -> str:
-    """Of the first number from the second, with its interval; nothing where one is infinite."""
+    """The difference of the first number from the second, with its interval; empty if one is infinite."""
     low, high = part.interval(pairs)
     if not math.isfinite(low):
         return ""
@@ -68,7 +68,7 @@ def _difference(part: Part, pairs: list[tuple[float, float]]) -> str:
 
 
 def _short(name: str) -> str:
-    """A cell without its work."""
+    """The name of a cell without its work."""
     return name.partition("/")[2]
 
 

@@ -1,6 +1,6 @@
-"""The courses of trainings: objective, drift and learning rate over the frames seen, as lines of text or a picture.
+"""Curves of trainings: objective, drift and learning rate against the number of frames, as lines of text or a picture.
 
-A training is given by the lines of its metrics.jsonl (`pyasr.train.progress`), dictionaries.
+The input is the lines of metrics.jsonl (`pyasr.train.progress`), as dictionaries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MILLION = 1e6
 
 
 def curves(lines: list[dict]) -> Series:
-    """{name: [(million frames, value), ...]} of those that a training has; the rate is that of its intervals."""
+    """{name: [(million frames, value), ...]} of the curves of a training; the rate is that of its intervals."""
     found: Series = {}
     for line in lines:
         for name, key in _KEYS.items():
@@ -29,14 +29,14 @@ def curves(lines: list[dict]) -> Series:
 
 
 def spark_lines(lines: list[dict]) -> list[str]:
-    """A line for each curve: its name, first value, course, last value."""
+    """A line for each curve: name, first value, bars, last value."""
     found = {name: [value for _, value in points] for name, points in curves(lines).items()}
     return [f"{name:18} {values[0]:>9.4g} {spark(values)} {values[-1]:.4g}" for name, values in found.items() if len(values) > 1]
 
 
 def spark(values: list[float], columns: int = _SPARK_COLUMNS) -> str:
-    """As many bars as there are values, or `columns`, each of the mean of its part, from the least to the greatest of these means; a cross
-    for a mean that is not finite, as of a training that has diverged."""
+    """A bar per value, or `columns` bars of means over parts, scaled from the smallest to the largest of them; a cross for a mean that is
+    not finite, as after divergence."""
     columns = min(columns, len(values))
     bounds = [number * len(values) // columns for number in range(columns + 1)]
     means = [sum(values[begin:end]) / (end - begin) for begin, end in zip(bounds, bounds[1:])]
@@ -49,8 +49,8 @@ def _bar(value: float, least: float, greatest: float) -> str:
 
 
 def picture(trainings: dict[str, list[dict]]) -> str:
-    """SVG with a plot for each kind of curve, one below the other, in which each training, by its name, is a line of its finite values; a
-    name tells where there are others."""
+    """An SVG with a plot for each kind of curve, one below the other. Each training is a line of its finite values; its name in the legend
+    is marked if it also has values that are not finite."""
     found, plots = {name: curves(lines) for name, lines in trainings.items()}, []
     for kind in _KEYS:
         finite = {name: [point for point in of[kind] if math.isfinite(point[1])] for name, of in found.items() if kind in of}

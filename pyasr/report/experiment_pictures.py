@@ -15,7 +15,7 @@ _MEASURES = {"loss": "held-out loss", "wer": "test WER %"}
 
 
 def experiment_pictures(cells: Cells) -> dict[str, str]:
-    """SVGs by name: WORK_TABLE_loss and _wer where columns are numbers, _time and _drift of the column that most rows have."""
+    """SVGs by name: WORK_TABLE_loss and _wer where columns are numbers, _time and _drift for the column that most rows have."""
     made = {}
     for name, table in by_table(cells, cells).items():
         column = Counter(column for _, column in table).most_common(1)[0][0]
@@ -29,7 +29,7 @@ def experiment_pictures(cells: Cells) -> dict[str, str]:
 
 
 def _plot(series: Series, *words: str, log2: bool = False) -> str:
-    """A picture of the lines that have several points; none without such a line."""
+    """A picture of the lines with several points; empty if there is none."""
     lines = {row: line for row, line in series.items() if len(line) > 1}
     return line_plot(lines, *words, log2=log2) if lines else ""
 
@@ -45,7 +45,7 @@ def _drift(run: KeptRun) -> list[tuple[float, float]]:
 
 
 def _by_column(name: str, table: Table, measure: str) -> str:
-    """A line of means over seeds for each row."""
+    """A picture with a line for each row: means over seeds."""
     lines: Series = {}
     for (row, column), runs in table.items():
         numbers = [number for run in runs if (number := getattr(run, measure)) is not None]

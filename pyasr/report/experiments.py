@@ -1,4 +1,4 @@
-"""Trainings of published experiments that are kept, beside those that are planned, by cell and by table.
+"""Recorded and planned trainings of published experiments, by cell and by table.
 
 A training is WORK/TABLE/ROW/COLUMN/seedN: a line of WORK.jsonl, and a line of the file of planned trainings, which the scripts of
 local/experiments/ write with --list.
@@ -17,12 +17,12 @@ from pyasr.report.claims import Cells, Claim
 from pyasr.report.kept_runs import KeptRun, read_kept
 from pyasr.report.systems import family_of
 
-Table = dict[tuple[str, str], list[KeptRun]]  # by row and column; no trainings: they are missing
+Table = dict[tuple[str, str], list[KeptRun]]  # {(row, column): trainings}; empty: missing
 
 
 @dataclass(frozen=True)
 class Experiments:
-    """Claims, trainings by cell and seed, and the names of those that are planned."""
+    """Claims, trainings by cell and seed, and the names of planned trainings."""
 
     claims: list[Claim]
     cells: Cells
@@ -34,12 +34,12 @@ class Experiments:
 
     @property
     def names(self) -> list[str]:
-        """Cells that are planned, in the order of the plan, then others."""
+        """Planned cells, in the order of the plan, then others."""
         return list(dict.fromkeys([*map(family_of, self.planned), *self.cells]))
 
     @property
     def num_missing(self) -> int:
-        """Trainings that are planned, and not there."""
+        """Number of planned trainings without a result."""
         return sum(name.rpartition("/")[2] not in self.cells.get(family_of(name), ()) for name in self.planned)
 
 
@@ -53,17 +53,17 @@ def kept_cells(directory: Path) -> Cells:
 
 
 def read_planned(path: Path) -> list[str]:
-    """The names of planned trainings, each once. Raises UserError with file and line for a line of another form."""
+    """The distinct names of planned trainings. Raises UserError with file and line for an invalid line."""
     names = list(read_lines(path))
     for number, name in enumerate(names, 1):
         if (family_of(name) or "").count("/") != 3:
-            raise UserError(f"{path}:{number}: '{name}' is not WORK/TABLE/ROW/COLUMN/seedN; write the file by --list of the scripts in "
+            raise UserError(f"{path}:{number}: '{name}' is not WORK/TABLE/ROW/COLUMN/seedN; write the file with --list of the scripts in "
                             f"local/experiments")  # fmt: skip
     return list(dict.fromkeys(names))
 
 
 def by_table(names: Collection[str], cells: Cells) -> dict[str, Table]:
-    """The trainings of each WORK/TABLE, of these cells."""
+    """{WORK/TABLE: trainings of these cells}."""
     tables: dict[str, Table] = {}
     for name in names:
         table, row, column = name.rsplit("/", 2)
@@ -77,12 +77,12 @@ def rows_of(table: Mapping[tuple[str, str], object]) -> list[str]:
 
 
 def columns_of(table: Mapping[tuple[str, str], object]) -> list[str]:
-    """The columns of a table: numbers from the least, then words."""
+    """The columns of a table: numbers in ascending order, then words."""
     return sorted({column for _, column in table}, key=place_of)
 
 
 def place_of(column: str) -> tuple[float, str]:
-    """A number, or a fraction A-B, infinity for a word; and the name itself."""
+    """Sort key of a column: (number or fraction A-B, infinity for a word; the name itself)."""
     over, _, under = column.partition("-")
     try:
         return float(over) / float(under or 1), column
@@ -91,12 +91,12 @@ def place_of(column: str) -> tuple[float, str]:
 
 
 def verdicts(runs: Collection[KeptRun]) -> str:
-    """Those on the networks, each once."""
+    """The distinct verdicts on the networks."""
     return " / ".join(dict.fromkeys(run.verdict for run in runs))
 
 
 def spread(values: Collection[float | None], form: str) -> str:
-    """Mean, and least to greatest of several; `-` without numbers."""
+    """The mean, with minimum and maximum of several numbers; `-` without numbers."""
     numbers = [value for value in values if value is not None]
     if not numbers:
         return "-"

@@ -1,6 +1,6 @@
-"""Results of trainings that are kept in a file, so that a comparison may take days, on one machine and then on another.
+"""Record results of trainings in a file, so that a comparison can take days and several machines.
 
-A training is named TABLE/ROW/COLUMN/seedN. The file has a line of JSON for each, in the order of the names.
+A training is named TABLE/ROW/COLUMN/seedN. The file has a line of JSON per training, sorted by name.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pyasr.report.trained_run import read_trained
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What one training has come to; None where there is no such number.
+    """The results of one training; None for unknown numbers.
 
-    loss, accuracy       of the held-out frames in the end: nats a frame, per cent
-    priors               loss of guessing by the priors
+    loss, accuracy       final, of the held-out frames: nats per frame, per cent
+    priors               loss of the priors
     learner_loss         of the model of one learner after the last mixing
     wer, learner_wer     of the test set, per cent
     epoch_s              virtual seconds of an epoch
     speed_up             relative to one learner's computing
-    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch; empty of a training on MPI ranks
+    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch; empty for a training on MPI ranks
     distances            of learners from the consensus at the ends of epochs, relative
     made_by              the facts of the training step
     """
@@ -52,13 +52,13 @@ class KeptRun:
 
     @property
     def cell(self) -> str:
-        """TABLE/ROW/COLUMN: what trainings with several seeds have in common."""
+        """TABLE/ROW/COLUMN, the common part of trainings with several seeds."""
         return family_of(self.name)
 
 
 def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
-    """Add the result of a training to a file, and return it. Raises UserError if `directory` has no complete training, or a name of
-    another form."""
+    """Add the result of a training to a file, and return it. Raises UserError if `directory` has no complete training, or an invalid
+    name."""
     name = "/".join(Path(directory).absolute().parts[-4:])
     done = read_done(directory)
     if family_of(name) is None or done is None:
@@ -94,7 +94,7 @@ def _rounded(value: float | None, places: int = 4) -> float | None:
 
 
 def read_kept(path: Path) -> list[KeptRun]:
-    """The lines of such a file; none where there is no file. Raises UserError with file and line for a line of another kind."""
+    """Read such a file; empty if it does not exist. Raises UserError with file and line for an invalid line."""
     if not Path(path).exists():
         return []
     return [_run(line, f"{path}:{number}") for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)]
@@ -106,12 +106,12 @@ def _run(line: str, where: str) -> KeptRun:
         if run.cell is None or run.cell.count("/") != 2:
             raise ValueError(run.name)
     except (ValueError, TypeError):
-        raise UserError(f"{where}: not a result that utils/keep_training.py has written; remove the line") from None
+        raise UserError(f"{where}: not a result written by utils/keep_training.py; remove the line") from None
     return run
 
 
 def write_kept(path: Path, runs: Iterable[KeptRun]) -> None:
-    """A file of these, in the order of their names; of two of one name, the later."""
+    """Write a file of these, sorted by name; of two with the same name, the later one is kept."""
     by_name = {run.name: run for run in runs}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as f:

@@ -1,4 +1,4 @@
-"""Of what, by which commands and with what a page's results were made, from the records that steps leave."""
+"""Inputs, commands, machines and versions of a page's results, from the records of steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pyasr.base.fingerprint import DONE, read_done
 
-_FACTS = ("command", "ended", "commit", "machine", "versions")  # what a page tells of a step
+_FACTS = ("command", "ended", "commit", "machine", "versions")  # fields of a step that a page shows
 
 
 def records(directories: Iterable[Path]) -> list[dict]:
-    """The done-files of `directories` and of everything that they were made from, earliest first."""
+    """The done-files of `directories` and of all their inputs, earliest first."""
     found: dict[Path, dict] = {}
     waiting = list(directories)
     while waiting:
@@ -25,17 +25,17 @@ def records(directories: Iterable[Path]) -> list[dict]:
 
 
 def _made_by(path: Path) -> list[Path]:
-    """Where the record of the step that made `path` may lie: itself, its directory, or a data directory's features and CMVN."""
+    """Possible places of the record of the step that made `path`: itself, its directory, or a data directory's features and CMVN."""
     return [path, path.parent, *([path.parent / "feats", path.parent / "cmvn"] if path.suffix == ".scp" else [])]
 
 
 def facts(record: dict) -> dict:
-    """What a page tells of the step that left a done-file. Raises KeyError where it lacks some of it."""
+    """The fields of a done-file that a page shows. Raises KeyError if one is missing."""
     return {name: record[name] for name in _FACTS}
 
 
 def in_order(found: Iterable[dict]) -> list[dict]:
-    """Records of steps, each once, earliest first."""
+    """Distinct records of steps, earliest first."""
     return sorted({(record["ended"], record["command"]): record for record in found}.values(),
                   key=lambda record: (record["ended"], record["command"]))
 
@@ -49,5 +49,5 @@ def made_with(found: list[dict]) -> str:
 
 
 def commands(found: list[dict]) -> str:
-    """The commands, a line each, as Markdown has code."""
+    """The commands, one per line, as a Markdown code block."""
     return "```\n" + "\n".join(dict.fromkeys(record["command"] for record in found)) + "\n```\n"

@@ -1,14 +1,14 @@
-"""The tables of a published experiment, with our numbers in the column beside the published ones.
+"""The tables of a published experiment, with our numbers in a column next to the published ones.
 
-A file of them has lines of five fields with tabs between them, `TABLE ROW COLUMN PUBLISHED MEASURE`: the place of a number, the published
-number, and how ours is measured, in directories below that of the experiment:
+The file has lines of five fields separated by tabs, `TABLE ROW COLUMN PUBLISHED MEASURE`: the place of a number, the published number, and
+the measure of ours, with directories relative to that of the experiment:
 
-    wer SYSTEM/DECODING [SUBSET]    word error rate in per cent, of a subset of the stm where one is named
-    hours SYSTEM                    of training
+    wer SYSTEM/DECODING [SUBSET]    word error rate in per cent, optionally of a subset of the stm
+    hours SYSTEM                    hours of training
     speed-up SYSTEM OTHER           hours of OTHER, relative to those of SYSTEM
     slow-down SYSTEM OTHER          hours of SYSTEM, relative to those of OTHER
     loss SYSTEM                     negative objective of the held-out frames at the end of training
-    none                            there is no counterpart in this recipe
+    none                            no counterpart in this recipe
 
 Lines that begin with `# ` are comments; the first is the title of the page, the others are sentences on it.
 """
@@ -35,7 +35,7 @@ _OURS = "ours"
 
 @dataclass(frozen=True)
 class Cell:
-    """A published number and its counterpart: the measure's name and what it is of."""
+    """A published number and its counterpart: the measure and its arguments."""
 
     table: str
     row: str
@@ -46,18 +46,18 @@ class Cell:
 
     @property
     def systems(self) -> list[str]:
-        """The directories of models that the measure needs, below that of the experiment."""
+        """The model directories that the measure needs, relative to the experiment's directory."""
         return [name.partition("/")[0] for name in self.of[: 1 if self.measure == "wer" else 2]]
 
     def ours(self, exp: Path) -> str:
-        """Our number as text; `missing` until its systems are there."""
+        """Our number as text; `missing` until its systems exist."""
         value = MEASURES[self.measure](exp, *self.of) if self.measure != NONE else None
         return f"{value:.2f}" if value is not None else "-" if self.measure == NONE else MISSING
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a file of published tables holds."""
+    """The content of a file of published tables."""
 
     title: str
     notes: tuple[str, ...]
@@ -65,7 +65,7 @@ class Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The file `path`. Raises UserError with file and line for a line of another form, and a place of a table that is there twice."""
+    """Read the file `path`. Raises UserError with file and line for an invalid line, and for a repeated place of a table."""
     comments, cells = [], {}
     for number, line in enumerate(read_lines(path), 1):
         if line.startswith("#"):
@@ -73,9 +73,9 @@ def read_experiment(path: Path) -> Experiment:
         elif line.strip():
             cell = _cell(line, f"{path}:{number}")
             if cells.setdefault((cell.table, cell.row, cell.column), cell) is not cell:
-                raise UserError(f"{path}:{number}: '{cell.row}', '{cell.column}' is in this table already; keep one of the two lines")
+                raise UserError(f"{path}:{number}: '{cell.row}', '{cell.column}' occurs twice in this table; keep one of the two lines")
     if not comments or not cells:
-        raise UserError(f"{path}: expected a title, '# TITLE', and lines of {' '.join(_FIELDS)} with tabs between them")
+        raise UserError(f"{path}: expected a title, '# TITLE', and lines of {' '.join(_FIELDS)}, separated by tabs")
     return Experiment(comments[0], tuple(comments[1:]), tuple(cells.values()))
 
 
@@ -83,14 +83,14 @@ def _cell(line: str, where: str) -> Cell:
     fields = line.split("\t")
     measure, *of = fields[-1].split()
     if len(fields) != len(_FIELDS) or not all(field.strip() for field in fields):
-        raise UserError(f"{where}: {len(fields)} fields, expected {' '.join(_FIELDS)} with tabs between them; correct the line")
+        raise UserError(f"{where}: {len(fields)} fields, expected {' '.join(_FIELDS)}, separated by tabs; correct the line")
     if measure not in MEASURES and measure != NONE or not len(of) in _NUM_NAMES.get(measure, (0,)):
         raise UserError(f"{where}: '{fields[-1]}' is not a measure; known are {', '.join(_FORMS)}")
     return Cell(*fields[:4], measure, tuple(of))
 
 
 def page(experiment: Experiment, exp: Path) -> str:
-    """The whole page. It depends on the records below `exp` alone."""
+    """The whole page. It depends only on the records below `exp`."""
     parts = [f"# {experiment.title}\n", HEAD, ""] + [f"* {note}" for note in experiment.notes]
     for table in dict.fromkeys(cell.table for cell in experiment.cells):
         parts += [f"\n## {table}\n", _table([cell for cell in experiment.cells if cell.table == table], exp)]
@@ -102,13 +102,13 @@ def page(experiment: Experiment, exp: Path) -> str:
 
 
 def num_missing(experiment: Experiment, exp: Path) -> tuple[int, int]:
-    """(numbers of ours that are missing, numbers that have a counterpart)"""
+    """(number of missing counterparts, number of counterparts)"""
     ours = [cell.ours(exp) for cell in experiment.cells if cell.measure != NONE]
     return ours.count(MISSING), len(ours)
 
 
 def _table(cells: list[Cell], exp: Path) -> str:
-    """Rows and columns in the order in which they come up; beside each column that of ours."""
+    """Rows and columns in the order of their first occurrence; next to each column, ours."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     places = {(cell.row, cell.column): cell for cell in cells}
     rows = []
@@ -123,7 +123,7 @@ def _pair(cell: Cell | None, exp: Path) -> tuple[str, str]:
 
 
 def _places(model_dir: Path) -> list[Path]:
-    """Directories whose records tell how a system and its scores were made."""
+    """Directories with the records of a system and its scores."""
     return [model_dir, *sorted(path.parent for path in model_dir.glob(f"decode_*/scoring/{SUMMARY}"))]
 
 

@@ -1,4 +1,4 @@
-"""RESULTS.md: the table of word error rates, what it cost, and the commands that lead there, all from the records of the run."""
+"""RESULTS.md: the table of word error rates, costs, and commands, from the records of the run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of 
 
 
 def results_page(systems: list[System], runs: list[SeedRun] | None = None, published: str = "") -> str:
-    """The whole page; its first table depends on the scores alone, so the same run gives the same table.
+    """The whole page; its first table depends only on the scores, so the same run gives the same table.
 
-    runs       networks of several seeds; those of `systems` unless given
+    runs       networks of several seeds; default: those of `systems`
     published  a section on published results
     """
     single, runs = _split(systems, runs)
@@ -33,14 +33,14 @@ def results_page(systems: list[System], runs: list[SeedRun] | None = None, publi
 
 
 def tables(systems: list[System], runs: list[SeedRun] | None = None) -> str:
-    """The tables of WERs, for the screen, of what `results_page` is given."""
+    """The tables of WERs, for the screen; arguments as for `results_page`."""
     single, runs = _split(systems, runs)
     parts = ([results_table(single)] if single else []) + _subsets(single)[1:] + ([families_table(runs)] if runs else [])
     return "\n\n".join([*parts, best_on_dev(single, runs)])
 
 
 def best_on_dev(systems: list[System], runs: list[SeedRun]) -> str:
-    """A line that names the system of the lowest WER on its dev set, where each kind of network of several seeds counts by its mean."""
+    """A line that names the system with the lowest WER on its dev set; a kind of network with several seeds is represented by its mean."""
     single = [(system.dev["chosen"]["wer"], system.test["chosen"]["wer"], system.name) for system in systems if system.dev]
     found = single + family_means(runs)
     if not found:
@@ -50,7 +50,7 @@ def best_on_dev(systems: list[System], runs: list[SeedRun]) -> str:
 
 
 def results_table(systems: list[System]) -> str:
-    """A row a system: WERs with intervals and counts, at the parameters chosen on dev and at the best ones for the test set."""
+    """A row per system: WERs with intervals and counts, at the parameters chosen on dev and at the best ones for the test set."""
     head = ["system", "dev WER %", "test WER %", "95 % by utterance", "95 % by speaker", "ins / del / sub", "LM weight, penalty",
             "best on test: WER %", "ins / del / sub", "LM weight, penalty"]
     best = _clearly_best(systems)
@@ -58,7 +58,7 @@ def results_table(systems: list[System]) -> str:
 
 
 def _split(systems: list[System], runs: list[SeedRun] | None) -> tuple[list[System], list[SeedRun]]:
-    """(systems that stand alone, those that were trained with several seeds)."""
+    """(single systems, systems trained with several seeds)."""
     return [system for system in systems if not system.family], seed_runs(systems) if runs is None else runs
 
 
@@ -72,7 +72,7 @@ def _row(system: System, bold: bool) -> list[str]:
 
 
 def _chosen_elsewhere(system: System) -> str:
-    """Where another set than the system's own dev set chose its parameters."""
+    """A note on the set on which the parameters were chosen, if it is not the system's own dev set."""
     return "" if system.dev else f" (on {system.test['params_from'] or 'test'})"
 
 
@@ -89,7 +89,7 @@ def _point(entry: dict) -> str:
 
 
 def _clearly_best(systems: list[System]) -> System | None:
-    """The system whose WER is below every other's by more than chance: the 95 % interval of each paired difference is above 0."""
+    """The system with a significantly lower WER than all others: the 95 % interval of each paired difference is above 0."""
     best = min(systems, key=lambda system: system.test["chosen"]["wer"])
     others = [system for system in systems if system is not best]
     for other in others:
@@ -100,7 +100,7 @@ def _clearly_best(systems: list[System]) -> System | None:
 
 
 def _notes(systems: list[System]) -> str:
-    """What the numbers mean: references, signature, missing hypotheses, comparisons."""
+    """Notes on the numbers: references, signature, missing hypotheses, comparisons."""
     lines = sorted({f"Signature `{s.test['signature']}`: {s.test['data']}, {s.test['chosen']['num_utterances']} utterances, "
                     f"{s.test['chosen']['words']} words." for s in systems})
     lines.append("LM weight and word insertion penalty are chosen on dev unless said otherwise; the last three columns show the best ones "
@@ -137,7 +137,7 @@ def _subset_row(system: System, name: str, chosen: dict, best: dict) -> list[str
 
 
 def cost_table(systems: list[System]) -> str:
-    """Seconds of training, real-time factors of decoding the test set."""
+    """Seconds of training, and real-time factors of decoding the test set."""
     def number(value, form):
         return "-" if value is None else format(value, form)
     rows = [[s.name, number(s.training_s, ".0f"), number(s.search_rtf, ".3f"), number(s.rtf, ".3f")] for s in systems]

@@ -1,7 +1,7 @@
-"""Networks that were trained with several seeds: the row of a kind of them on a page, and what is kept of them from run to run.
+"""Networks trained with several seeds: the rows of a page, and the results recorded from run to run.
 
-The networks of one page may take days, on one machine and then on another. So the figures of each, and the commands that they come from,
-are kept in a file beside the page, to which the next run adds its own.
+The networks of a page may take days and several machines. The results of each, with their commands, are therefore recorded in a file next
+to the page, to which the next run adds its own.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from pyasr.report.text_table import markdown_table, value_range
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One network of several, or one way of decoding it."""
+    """One network of several seeds, or one way of decoding it."""
 
     name: str                  # KIND/seedN, or KIND/seedN DECODE_DIR
-    dev_wer: float | None      # %; None where the test set or another system's chose LM weight and penalty
+    dev_wer: float | None      # %; None if LM weight and penalty were chosen on the test set or another system's
     test_wer: float            # %
-    signature: str             # of the scoring
-    interval_seed: int         # of the bootstrap
+    signature: str             # signature of the scoring
+    interval_seed: int         # seed of the bootstrap
     train_seed: int | None
     training_s: float | None
-    made_by: tuple[dict, ...]  # the facts of each step that leads there, earliest first
+    made_by: tuple[dict, ...]  # facts of all steps, earliest first
 
     @property
     def family(self) -> str:
-        """What the networks of one kind have in common."""
+        """The common name of the networks of one kind."""
         return family_of(self.name)
 
 
 def seed_runs(systems: list[System]) -> list[SeedRun]:
-    """What is to be kept of those that were trained with several seeds, from the records in their directories."""
+    """The results of systems trained with several seeds, from the records in their directories."""
     return [_of_system(system) for system in systems if system.family]
 
 
@@ -49,18 +49,18 @@ def _of_system(system: System) -> SeedRun:
 
 
 def together(kept: list[SeedRun], runs: list[SeedRun]) -> list[SeedRun]:
-    """All of them by name; of two of one name, that of `runs`."""
+    """All of them by name; of two with the same name, that of `runs`."""
     return sorted(({run.name: run for run in kept} | {run.name: run for run in runs}).values(), key=lambda run: run.name)
 
 
 def families_table(runs: list[SeedRun]) -> str:
-    """A row a kind of network: the mean of its WERs and how far seeds lead apart."""
+    """A row per kind of network: mean and spread of its WERs over seeds."""
     head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
     return markdown_table(head, [_row(name, family) for name, family in _families(runs).items()])
 
 
 def family_means(runs: list[SeedRun]) -> list[tuple[float, float, str]]:
-    """(mean dev WER in %, mean test WER in %, kind and number of seeds) of each kind of network whose seeds have all a dev set."""
+    """(mean dev WER in %, mean test WER in %, kind and number of seeds) of each kind of network with a dev set for all seeds."""
     return [(mean(run.dev_wer for run in family), mean(run.test_wer for run in family), f"{name} (mean of {len(family)})")
             for name, family in _families(runs).items() if all(run.dev_wer is not None for run in family)]
 
@@ -79,21 +79,21 @@ def _row(name: str, family: list[SeedRun]) -> list[str]:
 
 
 def families_notes(runs: list[SeedRun]) -> str:
-    """What the numbers of `families_table` mean."""
+    """Notes on the numbers of `families_table`."""
     signatures = sorted({f"`{run.signature}`" for run in runs})
     return (f"\n* LM weight and word insertion penalty of each seed are chosen on dev. Signature {', '.join(signatures)}.\n"
             "* Seconds are those of a network's own training, not of a network, alignments or lattices that it began with.")
 
 
 def read_seed_runs(path: Path) -> list[SeedRun]:
-    """What `write_seed_runs` has kept; nothing where there is no such file. Raises UserError for a file of another kind."""
+    """The results in a file of `write_seed_runs`; empty if it does not exist. Raises UserError for another kind of file."""
     if not Path(path).exists():
         return []
     try:
         kept = read_object(path)
         return [_run(values, kept["steps"]) for values in kept["runs"]]
     except (ValueError, KeyError, TypeError, IndexError):
-        raise UserError(f"{path} holds no results of networks that collect_results.py has kept; name another file by --kept") from None
+        raise UserError(f"{path}: not a file of results written by collect_results.py; give another file with --kept") from None
 
 
 def _run(values: dict, steps: list[dict]) -> SeedRun:
@@ -104,7 +104,7 @@ def _run(values: dict, steps: list[dict]) -> SeedRun:
 
 
 def write_seed_runs(path: Path, runs: list[SeedRun]) -> None:
-    """Keep `runs` in a file, a line each, and a line for each step that some were made by."""
+    """Write `runs` to a file, one line each, preceded by one line per step that made them."""
     steps = {json.dumps(step): step for run in runs for step in run.made_by}
     number = {line: i for i, line in enumerate(steps)}
     lines = [json.dumps({field.name: getattr(run, field.name) for field in fields(run)}

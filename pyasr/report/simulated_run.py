@@ -1,4 +1,4 @@
-"""One simulated training, as its directory has it: what steps/simulate_parallel.py and steps/score.py have written."""
+"""One simulated training, from the files that steps/simulate_parallel.py and steps/score.py write in its directory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyasr.score.decode_dir import read_summary, scoring_dir
 class Run:
     """One simulated training.
 
-    content     of simulation.json
-    lines       of metrics.jsonl
-    directory   of the model
-    test        summary.json of its scores; None where it was not scored
+    content     content of simulation.json
+    lines       lines of metrics.jsonl
+    directory   directory of the model
+    test        summary.json of its scores; None if it was not scored
     """
 
     content: dict
@@ -39,7 +39,7 @@ class Run:
 
     @property
     def wer(self) -> float | None:
-        """Of the test set, per cent; None where it was not decoded."""
+        """WER of the test set in per cent; None if it was not decoded."""
         return self.test and self.test["chosen"]["wer"]
 
     @property
@@ -49,37 +49,37 @@ class Run:
 
     @property
     def verdict(self) -> str:
-        """On the model in the end, as `pyasr.train.verdict` has it; simulations of earlier versions ended where they were worse than
+        """The verdict on the final model (`pyasr.train.verdict`); simulations of earlier versions stopped when they were worse than
         guessing."""
         return self.content.get("verdict") or ("diverged" if self.diverged else "learns")
 
     @property
     def loss(self) -> float:
-        """Held-out, of the model in the end; infinite if the training diverged."""
+        """Held-out loss of the final model; infinite if the training diverged."""
         return math.inf if self.diverged else -self._end[1]
 
     @property
     def loss_apart(self) -> float | None:
-        """Held-out, of the model of one learner after the last mixing, or, where that was not saved, of the learners' own models before the
-        last consensus; None where they are equal anyway."""
+        """Held-out loss of the model of one learner after the last mixing or, if that was not saved, of the learners' own models before
+        the last consensus; None if they are equal."""
         if self.content.get("learner"):
             return -self.content["learner"][0]
         return -self.content["apart"][-1][1] if self.content.get("apart") else None
 
     @property
     def of_learner(self) -> Run | None:
-        """The same with the test set's scores of the model of one learner; None where it was not scored."""
+        """This run with the test scores of the model of one learner; None if it was not scored."""
         own = replace(self, directory=self.directory / "learner", test=None)
         return replace(own, test=read_summary(own.scored.parent)) if own.scored.exists() else None
 
     @property
     def accuracy(self) -> float:
-        """Per cent of held-out frames, in the end."""
+        """Final accuracy on held-out frames, in per cent."""
         return math.nan if self.diverged else 100 * self._end[2]
 
     @property
     def _end(self) -> list[float]:
-        """(virtual seconds, held-out objective, accuracy) of the model in the end: after the last epoch that was accepted."""
+        """(virtual seconds, held-out objective, accuracy) of the final model, after the last accepted epoch."""
         history = self.content["history"]
         accepted = [True, *(line["accepted"] for line in self.lines if "accepted" in line)][: len(history)]
         return [point for point, is_accepted in zip_longest(history, accepted, fillvalue=True) if is_accepted][-1]
@@ -91,18 +91,18 @@ class Run:
 
     @property
     def speed_up(self) -> float:
-        """The time of an epoch's minibatches on one learner, relative to that of this run's epoch."""
+        """The time of an epoch's minibatches on one learner, divided by the time of this run's epoch."""
         minibatches = self.content["epoch_frames"] / self.minibatch
         return minibatches * self.content["virtual"]["compute_s"] / 3600 / self.hours
 
     @property
     def consensus_distances(self) -> list[tuple[int, float]]:
-        """(frames seen, relative distance of learners from the model of all) at the ends of epochs."""
+        """(frames seen, relative distance of learners from the consensus) at the ends of epochs."""
         return [(line["frames"], line["consensus_distance"]) for line in self.lines if "consensus_distance" in line]
 
 
 def read_run(directory: Path) -> Run:
-    """The simulation in `directory`. Raises UserError where it is damaged."""
+    """Read the simulation in `directory`. Raises UserError if it is damaged."""
     try:
         content = read_object(directory / SIMULATION)
         lines = _lines(directory / "metrics.jsonl")
@@ -113,5 +113,5 @@ def read_run(directory: Path) -> Run:
 
 
 def _lines(path: Path) -> list[dict]:
-    """Lines of a metrics.jsonl; there is none where a training has diverged before the first."""
+    """Lines of a metrics.jsonl, which does not exist if a training has diverged before the first line."""
     return [parse_object(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []

@@ -1,4 +1,4 @@
-"""Pictures of lines as SVG, without a plotting library."""
+"""Line plots as SVG, without a plotting library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Series = dict[str, list[tuple[float, float]]]
 
 
 def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool = False) -> str:
-    """A picture of a line for each name in `series`, the points (x, y) in order; with `log2` both axes are logarithmic."""
+    """A plot with a line for each name in `series`, from points (x, y) in order; with `log2`, both axes are logarithmic."""
     points = [point for line in series.values() for point in line]
     xs, ys = (_Axis([point[i] for point in points], log2) for i in range(2))
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
@@ -30,7 +30,7 @@ def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool
 
 
 def stacked(plots: list[str]) -> str:
-    """One picture of several of `line_plot`, one below the other."""
+    """One picture of several plots of `line_plot`, one below the other."""
     places = [f'<svg y="{number * _HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" ' for number in range(len(plots))]
     parts = [plot.replace("<svg ", place, 1) for plot, place in zip(plots, places)]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {len(plots) * _HEIGHT}">'
@@ -38,7 +38,7 @@ def stacked(plots: list[str]) -> str:
 
 
 class _Axis:
-    """From values to 0 .. 1, with round numbers to be marked."""
+    """Maps values to 0 .. 1; its tick marks are round numbers."""
 
     def __init__(self, values: list[float], log2: bool):
         self.log2 = log2
@@ -56,12 +56,12 @@ class _Axis:
         return math.log2(value) if self.log2 else value
 
     def share(self, value: float) -> float:
-        """Where between the first and the last mark."""
+        """The position between the first and the last mark."""
         return (self._scaled(value) - self.low) / (self.high - self.low)
 
 
 def _round_step(least: float) -> float:
-    """The least of 1, 2, 5, 10, ... times a power of ten that is not below."""
+    """The smallest of 1, 2, 5, 10, ... times a power of ten that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least or least <= 0)
 
@@ -75,7 +75,7 @@ def _y(axis: _Axis, value: float) -> float:
 
 
 def _curve(name: str, points: list[tuple[float, float]], number: int) -> list[str]:
-    """A line with its dots, and its name in the legend; another kind of line when colours come again."""
+    """A line with its dots, and its name in the legend; another line style when colours repeat."""
     colour, dashes = COLOURS[number % len(COLOURS)], ("", "6 3", "2 2")[number // len(COLOURS) % 3]
     drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     style = f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"'

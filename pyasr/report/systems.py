@@ -1,4 +1,4 @@
-"""What an experiment directory says of its systems: scores and costs."""
+"""Scores and costs of the systems in an experiment directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyasr.base.foreign_json import read_object
 from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
 SIMULATION = "simulation.json"  # of steps/simulate_parallel.py
-_FRAMES_PER_SECOND = 100.0  # where totals do not say how long the data are: they were written before models left out frames
+_FRAMES_PER_SECOND = 100.0  # for totals without durations, written by versions without frame subsampling
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class System:
     name: str
     model_dir: Path
     decode_dir: Path
-    scored: Path             # directory of the test set's scores: of best paths, or by minimum Bayes risk
+    scored: Path             # directory of the test set's scores, of best paths or by minimum Bayes risk
     test: dict               # summary.json of the test set
-    dev: dict | None         # of the system's set that chose LM weight and penalty; None where the test set or another system's did
+    dev: dict | None         # of the system's set on which LM weight and penalty were chosen; None if that is another set
     training_s: float | None
     search_rtf: float | None
     rtf: float | None
 
     @property
     def seed(self) -> int | None:
-        """The seed of training, where the training step has one."""
+        """The seed of training, if the training step has one."""
         options = (read_done(self.model_dir) or {}).get("options", {})
         seeds = (_option(options, name) for name in ("seed", "train_seed"))
         return next((seed for seed in seeds if seed is not None), None)
 
     @property
     def directories(self) -> list[Path]:
-        """Whose records tell how it was made."""
+        """Directories with the records of its steps."""
         return [self.model_dir, self.decode_dir, self.scored]
 
     @property
@@ -53,31 +53,31 @@ class System:
 
 
 def family_of(name: str) -> str | None:
-    """What the systems NAME/seed1, NAME/seed2, ... have in common; None for a system that is not one of several seeds."""
+    """The common NAME of the systems NAME/seed1, NAME/seed2, ...; None for a system that is not one of several seeds."""
     found = re.fullmatch(r"(.+)/seed\d+(| .+)", name)
     return found and found[1] + found[2]
 
 
 def find_systems(exp: Path) -> list[System]:
-    """The systems below `exp` in the order in which their models were made. Raises UserError where nothing has been scored."""
+    """The systems below `exp` in the order in which their models were made. Raises UserError if nothing has been scored."""
     summaries = {(decode_dir, mbr): read_summary(decode_dir, mbr) for mbr in (False, True) for decode_dir in _scored_dirs(exp, mbr)}
     if not summaries:
-        raise UserError(f"{exp}: nothing below has been scored; run steps/score.py first")
+        raise UserError(f"{exp}: nothing below it has been scored; run steps/score.py first")
     sources = {_source(scored, summaries) for scored in summaries}
     systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
     return sorted(_told_apart(systems), key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
 
 
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
-    """Decode directories that have such scores; but for those of simulated trainings, which have a page of their own."""
+    """Decode directories with such scores, except those of simulated trainings, which have their own page."""
     found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
     complete = [path for path in found if not is_aside(path.relative_to(exp))]
     return [path for path in complete if not (path.parent / SIMULATION).exists()]
 
 
 def _told_apart(systems: list[System]) -> list[System]:
-    """Models that were decoded in several ways have these in their names, but for the best paths of lattices from which all others come, by
-    the names of decode directories of the model, or of the networks of its kind: `decode_test` beside `decode_test_fourgram`."""
+    """Add the way of decoding to the names of models that were decoded in several ways, except for the best paths of the original lattices.
+    The names of decode directories of the model, or of networks of its kind, show these ways: `decode_test`, `decode_test_fourgram`."""
     ways: dict[str, set[str]] = {}
     for system in systems:
         ways.setdefault(system.family or system.name, set()).add(_way(system))
@@ -85,7 +85,7 @@ def _told_apart(systems: list[System]) -> list[System]:
 
 
 def _way(system: System) -> str:
-    """The name of its decode directory, and how it was scored if not by best paths."""
+    """The name of its decode directory, and the way of scoring if it is not by best paths."""
     return system.decode_dir.name + " mbr" * (system.scored == scoring_dir(system.decode_dir, mbr=True))
 
 
@@ -109,8 +109,8 @@ def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bo
 
 
 def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> tuple[Path, bool] | None:
-    """The set that chose the parameters, by the end of its name, since an experiment directory may have been moved; the one of its name
-    beside where a model's directory was renamed. None where the test set chose them itself, or the set has not been scored here."""
+    """The set on which the parameters were chosen. It is found by the end of its path, because an experiment directory may have been moved,
+    or, if a model's directory was renamed, by its name in the same directory. None if it is the test set itself, or was not scored here."""
     test, (decode_dir, mbr) = summaries[scored], scored
     if not test["params_from"]:
         return None
@@ -123,7 +123,7 @@ def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict])
 
 
 def _common_end(directory: Path, source: str) -> int:
-    """How many names at the end of two paths are the same."""
+    """The number of equal names at the ends of two paths."""
     return len(os.path.commonprefix([path.parts[::-1] for path in (directory.absolute(), Path(source))]))
 
 
@@ -131,7 +131,7 @@ def _totals(decode_dir: Path) -> dict:
     try:
         return read_object(decode_dir / "totals.json")
     except (FileNotFoundError, ValueError):
-        return {}  # harmless: lattices that another toolkit made have no record of what they took
+        return {}  # harmless: lattices of another toolkit have no record of their cost
 
 
 def _ended(directory: Path) -> str:
@@ -139,7 +139,7 @@ def _ended(directory: Path) -> str:
 
 
 def _option(options: dict, name: str):
-    """The value of an option, at whatever depth its group stands."""
+    """The value of an option, in nested groups at any depth."""
     if name in options:
         return options[name]
     found = [_option(value, name) for value in options.values() if isinstance(value, dict)]
@@ -158,14 +158,14 @@ def utterance_errors(scored: Path) -> dict[str, tuple[int, int]]:
 
 
 class Scored(Protocol):
-    """What can be compared with another."""
+    """Scores that can be compared."""
 
     scored: Path  # directory of its scores
     test: dict    # summary.json
 
 
 def paired(first: Scored, second: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """(errors of first, errors of second, words) over the same utterances; None where the two were scored on different ones."""
+    """(errors of first, errors of second, words) over the same utterances; None if the two were scored on different ones."""
     a, b = utterance_errors(first.scored), utterance_errors(second.scored)
     if a.keys() != b.keys() or any(a[utt][1] != b[utt][1] for utt in a) or first.test["signature"] != second.test["signature"]:
         return None

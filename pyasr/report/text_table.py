@@ -1,10 +1,10 @@
-"""Tables in Markdown that read well as text, too."""
+"""Markdown tables that are also readable as plain text."""
 
 from __future__ import annotations
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:
-    """A table whose columns are as wide as their widest cell."""
+    """A table with columns padded to their widest cells."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines = [head, ["-" * width for width in widths], *rows]
     return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)

@@ -1,4 +1,4 @@
-"""One training on MPI ranks, as its directory has it: what a training step and steps/score.py have written."""
+"""One training on MPI ranks, from the files that a training step and steps/score.py write in its directory."""
 
 from __future__ import annotations
 

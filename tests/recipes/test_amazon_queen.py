@@ -64,7 +64,7 @@ def test_packages_are_unpacked_without_dpkg(tmp_path):
     with pytest.raises(UserError, match="holds no other.1c"):
         debian_package.extract(tmp_path / "a.deb", "other.1c", tmp_path / "out")
     (tmp_path / "a.deb").write_bytes((tmp_path / "a.deb").read_bytes()[:-20])
-    with pytest.raises(UserError, match="cut short; get it again"):
+    with pytest.raises(UserError, match="truncated; download it again"):
         debian_package.extract(tmp_path / "a.deb", "queen.1c", tmp_path / "out")
 
 

@@ -41,9 +41,9 @@ def test_subsets_of_a_set(tmp_path):
 
 
 @pytest.mark.parametrize("line, message", [
-    ("a/decode 12.5 paper", ":2: 'a/decode 12.5 paper' is not 'DECODING WER SOURCE' with tabs between them; correct the line"),
+    ("a/decode 12.5 paper", ":2: 'a/decode 12.5 paper' is not 'DECODING WER SOURCE', separated by tabs; correct the line"),
     ("a/decode\t12.5", "is not 'DECODING WER SOURCE'"), ("a/decode\tlow\tpaper", "is not 'DECODING WER SOURCE'"),
-    ("b/decode\t3\tpaper", ":2: 'b/decode' stands there a second time; keep one of the two lines"),
+    ("b/decode\t3\tpaper", ":2: 'b/decode' occurs twice; keep one of the two lines"),
 ])
 def test_lines_that_are_wrong(line, message, tmp_path):
     path = tmp_path / "published.tsv"

@@ -80,10 +80,10 @@ def test_the_program_writes_its_page_again_and_no_other(tables, tmp_path, capsys
 
 
 @pytest.mark.parametrize("line, message", [
-    ("WER %\tclean\t8 GPUs\t15.0", "4 fields, expected TABLE ROW COLUMN PUBLISHED MEASURE with tabs between them"),
+    ("WER %\tclean\t8 GPUs\t15.0", "4 fields, expected TABLE ROW COLUMN PUBLISHED MEASURE, separated by tabs"),
     ("WER %\tclean\t8 GPUs\t15.0\tword errors", "'word errors' is not a measure; known are 'wer SYSTEM/DECODING"),
     ("WER %\tclean\t8 GPUs\t15.0\tspeed-up tri", "'speed-up tri' is not a measure"),
-    ("WER %\tclean\t2 GPUs\t15.0\tnone", "'clean', '2 GPUs' is in this table already; keep one of the two lines"),
+    ("WER %\tclean\t2 GPUs\t15.0\tnone", "'clean', '2 GPUs' occurs twice in this table; keep one of the two lines"),
 ])
 def test_lines_of_another_form_are_refused(line, message, tables):
     tables.write_text(TABLES + line + "\n")

@@ -131,7 +131,7 @@ def test_numbers_are_those_of_the_scoring(tmp_path):
 
 
 def test_nothing_scored(tmp_path):
-    with pytest.raises(UserError, match="nothing below has been scored"):
+    with pytest.raises(UserError, match="nothing below it has been scored"):
         find_systems(tmp_path)
 
 
@@ -239,7 +239,7 @@ def test_what_is_kept_is_written_once(tmp_path):
 def test_a_file_that_keeps_something_else(content, tmp_path):
     exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "kept.json"
     kept.write_text(content)
-    with pytest.raises(UserError, match=f"^{kept} holds no results .* name another file by --kept$"):
+    with pytest.raises(UserError, match=f"^{kept}: not a file of results .* give another file with --kept$"):
         collect(exp, page, kept)
     assert kept.read_text() == content and not page.exists()
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Decode the speech of Flight of the Amazon Queen to 8 kHz and make the data directories train, dev and test.
+"""Decode the speech of Flight of the Amazon Queen to 8 kHz and create the data directories train, dev and test.
 
-Reads   CORPUS/queen.1c, amazon_queen_split.tsv beside this program
-Writes  DATA/local/audio (one file an utterance), DATA/train, DATA/dev, DATA/test (wav.scp text utt2spk spk2utt utt2dur)
+Reads   CORPUS/queen.1c, amazon_queen_split.tsv next to this program
+Writes  DATA/local/audio (one file per utterance), DATA/train, DATA/dev, DATA/test (wav.scp text utt2spk spk2utt utt2dur)
 
     local/prepare_data.py corpus data
 """
@@ -40,7 +40,7 @@ SAME_CHARACTER = {  # short names of dialogs and full names of cutaways
 
 @dataclass(frozen=True)
 class DecodeJobs:
-    """How the work is spread; never changes what is made."""
+    """Parallel processes; they do not change the output."""
 
     nj: int = option(2, "parallel processes that decode", minimum=1)
 
@@ -54,12 +54,12 @@ class AudioOptions:
 
 @dataclass(frozen=True)
 class PrepareData:
-    corpus: Path = argument("directory that local/get_corpus.py made")
+    corpus: Path = argument("output directory of local/get_corpus.py")
     data: Path = argument("directory of data directories")
-    dev_actor: str | None = option("reitel", "actor whose utterances are the development set; 'none': all are for training")
-    numbers: str = option("spell", "numbers in the texts: spelled in words, or dropped", choices=("spell", "drop"))
+    dev_actor: str | None = option("reitel", "actor whose utterances are the development set; 'none': use all for training")
+    numbers: str = option("spell", "numbers in the texts: spell them in words, or drop them", choices=("spell", "drop"))
     audio: AudioOptions = group(AudioOptions)
-    quick: bool = option(False, "only 45 minutes of speech")
+    quick: bool = option(False, "use only 45 minutes of speech")
     jobs: DecodeJobs = group(DecodeJobs)
 
 
@@ -95,19 +95,19 @@ def read_utterances(queen: QueenFile, numbers: str) -> list[Utterance]:
     for number, line in enumerate(SPLIT.read_text(encoding="utf-8").splitlines()[1:], 2):
         name, character, actor, seconds, part = line.split("\t")
         if name not in texts:
-            raise UserError(f"{SPLIT}:{number}: {queen.path} has no utterance {name}; get the corpus again by local/get_corpus.py")
+            raise UserError(f"{SPLIT}:{number}: {queen.path} has no utterance {name}; get the corpus again with local/get_corpus.py")
         found.append(Utterance(name, speaker(actor, character), actor, float(seconds), part, normalise(texts[name], numbers)))
     return found
 
 
 def speaker(actor: str, character: str) -> str:
-    """One voice: an actor in one role. '?' marks an uncertain credit in the split file and plays no part in the name."""
+    """One voice: an actor in one role. '?' marks an uncertain credit in the split file and is dropped."""
     role = re.sub(r"\W+", "_", character.lower())
     return f"{actor.rstrip('?').replace('-', '_')}_{SAME_CHARACTER.get(role, role)}"
 
 
 def choose(utterances: list[Utterance], options: PrepareData) -> dict[str, list[Utterance]]:
-    """The utterances of train, dev and test. Like the test set, dev has no text that is in train."""
+    """The utterances of train, dev and test. Like the test set, dev has no text that occurs in train."""
     parts = defaultdict(list)
     for utterance in utterances:
         is_dev = utterance.part == "train" and utterance.actor == options.dev_actor
@@ -122,7 +122,7 @@ def choose(utterances: list[Utterance], options: PrepareData) -> dict[str, list[
 
 
 def quick_sample(utterances: list[Utterance], seconds: float) -> list[Utterance]:
-    """About `seconds` of speech, every speaker in proportion; always the same choice."""
+    """About `seconds` of speech, from each speaker in proportion; the choice is deterministic."""
     num = Counter(utterance.speaker for utterance in utterances)
     place, rank = Counter(), {}
     for utterance in sorted(utterances, key=lambda u: sha256(u.name.encode()).digest()):
@@ -137,7 +137,7 @@ def quick_sample(utterances: list[Utterance], seconds: float) -> list[Utterance]
 
 
 def decode_all(options: PrepareData, queen: QueenFile, utterances: list[Utterance], out: Path) -> None:
-    """One 8 kHz file an utterance in `out`."""
+    """Write one 8 kHz file per utterance in `out`."""
     size = math.ceil(len(utterances) / (4 * options.jobs.nj))
     shards = [utterances[i:i + size] for i in range(0, len(utterances), size)]
     progress = log.Progress("decoding", len(utterances), "utterances")
@@ -149,7 +149,7 @@ def decode_all(options: PrepareData, queen: QueenFile, utterances: list[Utteranc
 
 
 def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_format: str) -> None:
-    """Decode, resample and write; raises UserError where a sound's length is not what the split file says."""
+    """Decode, resample and write; raises UserError if the length of a sound differs from the split file."""
     queen = QueenFile(path)
     for utterance in utterances:
         samples, rate = soundfile.read(io.BytesIO(queen.read(f"{utterance.name}.SB")), dtype="float32")

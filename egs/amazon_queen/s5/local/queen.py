@@ -1,8 +1,8 @@
-"""Reader of `queen.1c`, the data file of Flight of the Amazon Queen: which sound says which words.
+"""Reader of `queen.1c`, the data file of Flight of the Amazon Queen: sounds and their words.
 
-The file is a table of named byte ranges. Speech lies in `.SB` entries (whole MP3 streams), the texts in dialogs (`.DOG`), cutaways
+The file is a table of named byte ranges. Speech is in `.SB` entries (complete MP3 streams), the texts are in dialogs (`.DOG`), cutaways
 (`.CUT`) and the list of replies (`QUEEN2.JAS`). A text is cut into segments at its commands (`*` and two characters: postures, gestures);
-segment k of a text is spoken in sound k, and the sound's name follows from where the text stands. Integers are big-endian.
+segment k of a text is spoken in sound k, and the sound's name follows from the position of the text. Integers are big-endian.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pyasr.base.errors import UserError
 
 _HEADER_BYTES = 15          # 'QTBL', version, compression, number of entries
 _ENTRY = struct.Struct(">12sBII")
-_BANK_BYTES = 20            # what stands before the content of DOG, CUT and QUEEN.JAS entries
+_BANK_BYTES = 20            # header of DOG, CUT and QUEEN.JAS entries
 _FIRST_TEXT_COUNTS = 4      # QUEEN.JAS: rooms, names, objects, descriptions
 _NUM_VERBS, _NUM_REPLIES = 12, 40
 _COMMAND = re.compile(r"\*(?:XY.{11}|..)", re.DOTALL)
 
 
 class QueenFile:
-    """The entries of `queen.1c` by name, read on demand. Raises UserError when the file is something else or cut short."""
+    """The entries of `queen.1c` by name, read on demand. Raises UserError if the file is something else or truncated."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -39,10 +39,10 @@ class QueenFile:
         if head[:4] != b"QTBL" or len(table) % _ENTRY.size or not table:
             raise UserError(f"{self.path}: not the data file queen.1c of Flight of the Amazon Queen; give another file with --corpus")
         if head[12] != 1:
-            raise UserError(f"{self.path}: its sounds are not MP3 (compression {head[12]}); take queen.1c of the Debian package")
+            raise UserError(f"{self.path}: its sounds are not MP3 (compression {head[12]}); use queen.1c of the Debian package")
         entries = {name.rstrip(b"\0").decode("latin-1"): (at, length) for name, _, at, length in _ENTRY.iter_unpack(table)}
         if max(at + length for at, length in entries.values()) > size or sum(length for _, length in entries.values()) > size:
-            raise UserError(f"{self.path}: cut short or damaged ({size} bytes); get it again")
+            raise UserError(f"{self.path}: truncated or damaged ({size} bytes); download it again")
         return entries
 
     def read(self, name: str) -> bytes:
@@ -56,7 +56,7 @@ class QueenFile:
 
 
 def read_texts(queen: QueenFile) -> dict[str, str]:
-    """{sound name without `.SB`: words with punctuation} of every sound that a text belongs to. Raises UserError for a damaged file."""
+    """{sound name without `.SB`: words with punctuation} of each sound with a text. Raises UserError for a damaged file."""
     texts = {}
     try:
         for prefix, text in _lines(queen):
@@ -65,12 +65,12 @@ def read_texts(queen: QueenFile) -> dict[str, str]:
                 if segment and f"{sound}.SB" in queen.entries:
                     texts.setdefault(sound, segment)
     except (KeyError, struct.error) as error:
-        raise UserError(f"{queen.path}: damaged, its texts cannot be read ({error}); get it again") from None
+        raise UserError(f"{queen.path}: damaged, its texts cannot be read ({error}); download it again") from None
     return texts
 
 
 def segments(text: str) -> list[str]:
-    """The parts of a text that are spoken one by one, commands taken off. An empty part keeps its number.
+    """The separately spoken parts of a text, without commands. An empty part keeps its number.
 
     >>> segments("Wow!*15Look at that*XY120,300,025So big.")
     ['Wow!', 'Look at that', 'So big.']
@@ -80,7 +80,7 @@ def segments(text: str) -> list[str]:
 
 
 def _lines(queen: QueenFile):
-    """(sound name without the segment, text) of everything said in the game."""
+    """(sound name without the segment, text) of all speech in the game."""
     for name in queen.names(".DOG"):
         yield from _dialog_lines(queen.read(name)[_BANK_BYTES:])
     for name in queen.names(".CUT"):
@@ -112,7 +112,7 @@ def _numbered_strings(data: bytes, at: int, count: int):
 
 
 def _string(data: bytes, at: int, align: int) -> tuple[str, int]:
-    """A string behind its length byte, and where the next one stands: padded to a multiple of `align`, an empty string is not padded."""
+    """A string after its length byte, and the position of the next one: padded to a multiple of `align`, but an empty string is not."""
     if at >= len(data) or not data[at]:
         return "", at + 1
     end = at + 1 + data[at]
@@ -129,7 +129,7 @@ def _cutaway_lines(base: str, data: bytes):
 
 
 def _reply_lines(queen: QueenFile):
-    """Joe's stock replies and what he says of things he looks at."""
+    """Joe's stock replies, and his remarks on things that he looks at."""
     _, num_names, _, num_descriptions = struct.unpack_from(f">{_FIRST_TEXT_COUNTS}h", queen.read("QUEEN.JAS"), _BANK_BYTES)
     num_rooms = struct.unpack_from(">h", queen.read("QUEEN.JAS"), _BANK_BYTES)[0]
     lines = queen.read("QUEEN2.JAS").decode("latin-1").split("\r\n")

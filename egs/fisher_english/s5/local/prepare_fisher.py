@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make the data directory of Fisher English: an utterance for each line of the transcripts that has no uncertain words `(( ))`.
+"""Create the data directory of Fisher English: an utterance for each line of the transcripts without uncertain words `(( ))`.
 
 Reads   --fisher: directories of the releases, at any depth: speech (LDC2004S13, LDC2005S13), transcripts (LDC2004T19,
         LDC2005T19)
 Writes  OUT (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender if the sexes of all speakers are known), and
-        local/audio_NAME.txt beside it, the file of each call
+        local/audio_NAME.txt next to it, the file of each call
 
     local/prepare_fisher.py --fisher /corpora/LDC2004S13:/corpora/LDC2004T19 data/all
 """
@@ -30,7 +30,7 @@ PUBLISHED = [Published("recordings", (2 * 11_696,)), Published("utterances", (1_
 
 @dataclass(frozen=True)
 class PrepareFisher:
-    out: Path = argument("data directory to make")
+    out: Path = argument("data directory to create")
     fisher: str = option("", "directories of the discs, separated by colons")
     speakers: str = option("pin", "speakers are callers (PIN and sex), or the sides of calls", choices=("pin", "side"))
 
@@ -44,13 +44,13 @@ def main(options: PrepareFisher) -> None:
         taken = take(calls, callers if options.speakers == "pin" else {})
         taken.log()
         if not taken.utterances:
-            raise UserError(f"{options.fisher}: no utterance can be used; see the warnings above")
+            raise UserError(f"{options.fisher}: no usable utterance; see the warnings above")
         write_data_dir(out, tables_of(taken.utterances, calls.audio, sexes_of(taken, callers)))
     log_table(options.out, PUBLISHED)
 
 
 def sexes_of(taken: Taken, callers: dict) -> dict[str, str]:
-    """{speaker: m or f}; empty if one is unknown, because the table spk2gender must have all speakers."""
+    """{speaker: m or f}; empty if one is unknown, because the table spk2gender must contain all speakers."""
     known = {side: caller.sex for side, caller in callers.items() if caller.sex}
     sexes = {one.speaker: known[one.side] for one in taken.utterances if one.side in known}
     if unknown := sorted({one.speaker for one in taken.utterances} - sexes.keys()):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the dictionary directory of Fisher English: the CMU dictionary for the words of a text, acronyms, noises.
+"""Create the dictionary directory of Fisher English: the CMU dictionary for the words of a text, acronyms, noises.
 
 Reads   TEXT (Kaldi's `text`), the CMU dictionary or --dictionary
 Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt;
@@ -20,7 +20,7 @@ from pyasr.lang.lexicon import cmudict_path, read_cmudict
 
 @dataclass(frozen=True)
 class PrepareFisherDict(DictOptions):
-    dictionary: Path | None = option(None, "file in the format of the CMU dictionary, which is used by default")
+    dictionary: Path | None = option(None, "file in the format of the CMU dictionary; default: the CMU dictionary")
 
 
 def main(options: PrepareFisherDict) -> None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make a text of Fisher's transcripts in Switchboard's spelling, for a language model that is mixed with Switchboard's.
+"""Convert Fisher's transcripts to a text in Switchboard's spelling, for a language model that is mixed with Switchboard's.
 
 Reads   --fisher: directories of the transcripts (LDC2004T19, LDC2005T19), of one part or both
-Writes  OUT/text, a line for each utterance; uncertain words `(( ))` are included
+Writes  OUT/text, a line per utterance; uncertain words `(( ))` are included
 
     local/prepare_lm_text.py --fisher /corpora/LDC2004T19:/corpora/LDC2005T19 data/local/fisher_text
 """
@@ -23,7 +23,7 @@ from pyasr.io.text import write_table
 
 @dataclass(frozen=True)
 class PrepareLmText:
-    out: Path = argument("directory to make")
+    out: Path = argument("directory to create")
     fisher: str = option("", "directories of the discs, separated by colons")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Divide Fisher English in the order of calls, as Kaldi's recipe: dev (the first utterances), test (the next), train (the rest).
+"""Split Fisher English in the order of calls, as in Kaldi's recipe: dev (first utterances), test (next ones), train (the rest).
 
-Reads   DATA, which local/prepare_fisher.py made
+Reads   DATA, the output of local/prepare_fisher.py
 Writes  OUT/dev OUT/test OUT/train
 
     local/split_fisher.py data/all data
@@ -21,7 +21,7 @@ from pyasr.data.datadir import DataDir
 @dataclass(frozen=True)
 class SplitFisher:
     data: Path = argument("data directory of all utterances")
-    out: Path = argument("directory of the data directories to make")
+    out: Path = argument("parent directory of the new data directories")
     num_dev: int = option(5000, "utterances of dev", minimum=1)
     num_test: int = option(5000, "utterances of test", minimum=1)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make the dictionary directory of Fisher and Switchboard: the CMU dictionary, acronyms of Switchboard's dictionary, noises.
+"""Create the dictionary directory of Fisher and Switchboard: the CMU dictionary, acronyms of Switchboard's dictionary, noises.
 
-Reads   TEXT (Kaldi's `text`) of both corpora, the CMU dictionary; --transcripts or --swbd, as local/prepare_swbd.py
+Reads   TEXT (Kaldi's `text`) of both corpora, the CMU dictionary; --transcripts or --swbd, as for local/prepare_swbd.py
 Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt;
         missing_words.txt, the words without a pronunciation and their counts
 

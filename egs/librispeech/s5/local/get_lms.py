@@ -21,14 +21,14 @@ from pyasr.lang.symbols import write_lines
 
 @dataclass(frozen=True)
 class GetLms:
-    lm_dir: str = argument("directories that hold the files, separated by ':'")
+    lm_dir: str = argument("directories with the files, separated by ':'")
     out: Path = argument("directory of the lexicon and the language models")
     rescoring: str = option(" ".join(RESCORING_MODELS), "language models besides tgsmall, separated by blanks")
 
 
 @dataclass(frozen=True)
 class Published:
-    """What one output is made of."""
+    """The inputs of one output."""
 
     name: str = argument("lexicon, or a language model")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make data directories of the parts of LibriSpeech or mini_librispeech. Audio stays where it was unpacked.
+"""Create data directories of the parts of LibriSpeech or mini_librispeech. Audio stays where it was unpacked.
 
-Reads   CORPUS/**/PART/READER/CHAPTER/{*.flac,*.trans.txt}, SPEAKERS.TXT beside PART
+Reads   CORPUS/**/PART/READER/CHAPTER/{*.flac,*.trans.txt}, SPEAKERS.TXT next to PART
 Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gender); DATA/local/files/PART, a list of the files
 
     local/prepare_librispeech.py --subset mini corpora/LibriSpeech data
@@ -25,7 +25,7 @@ from pyasr.data.datadir import DataDir, write_data_dir
 
 @dataclass(frozen=True)
 class LookingJobs:
-    """How the work is spread; never changes what is made."""
+    """Parallel processes; they do not change the output."""
 
     nj: int = option(1, "parallel processes that check audio files", minimum=1)
 
@@ -41,7 +41,7 @@ class PrepareLibrispeech:
 
 @dataclass(frozen=True)
 class Part:
-    """What one data directory is made of."""
+    """The inputs of one data directory."""
 
     name: str = argument("part")
 
@@ -57,7 +57,7 @@ def main(options: PrepareLibrispeech) -> None:
 
 
 def prepare(part: str, folders: list[Path], options: PrepareLibrispeech) -> None:
-    """One data directory, with a table of what is in it."""
+    """Create one data directory, and log a table of its content."""
     sources = Sources.of(folders)
     listed = options.data / "local" / "files" / part
     write_list(listed, sources)
@@ -80,7 +80,7 @@ def write(out: Path, part: str, sources: Sources, folders: list[Path], num_proce
     utterances = read_utterances(sources, num_processes, left_out)
     left_out.log(f"utterances of {part}")
     if not utterances:
-        raise UserError(f"{', '.join(map(str, folders))}: no utterance can be used; unpack its archive again")
+        raise UserError(f"{', '.join(map(str, folders))}: no usable utterance; unpack its archive again")
     write_data_dir(out, tables_of(utterances, read_sexes(folders)))
 
 

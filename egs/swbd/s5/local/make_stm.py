@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the stm of a held-out part of a telephone corpus, so that it is scored by the rules of the evaluation sets.
+"""Write the stm of a held-out part of a telephone corpus, for scoring by the rules of the evaluation sets.
 
 Reads   DATA/{segments,reco2file_and_channel,utt2spk,text}, --glm
 Writes  DATA/stm and, with --glm, DATA/glm
@@ -20,7 +20,7 @@ from pyasr.data.datadir import DataDir
 @dataclass(frozen=True)
 class MakeStm:
     data: Path = argument("data directory with segments")
-    glm: Path | None = option(None, "rules by which words are compared; without them words are compared as they are")
+    glm: Path | None = option(None, "rules for comparing words; default: compare words unchanged")
 
 
 def main(options: MakeStm) -> None:

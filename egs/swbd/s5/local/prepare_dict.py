@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make the dictionary directory of Switchboard: Mississippi State's dictionary, the CMU dictionary and letters for words it lacks.
+"""Create the dictionary directory of Switchboard: Mississippi State's dictionary; for words that it lacks, the CMU dictionary and letters.
 
-Reads   TEXT (Kaldi's `text`), --transcripts or --swbd as local/prepare_swbd.py
+Reads   TEXT (Kaldi's `text`), --transcripts or --swbd, as for local/prepare_swbd.py
 Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt;
         missing_words.txt (words that the dictionary of the transcripts lacks, with count, source, pronunciation);
         acronyms.txt (words of the transcripts as acronyms, 'IBM i._b._m.'), acronyms_spelled.txt (and as scored, 'i._b._m. i b m')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the data directory of Hub5'00 (eval2000), with its references for scoring.
+"""Create the data directory of Hub5'00 (eval2000), with its references for scoring.
 
 Reads   --audio: LDC2002S09, english/{sw_4390.sph,...,hub5e_00.pem}; --text: LDC2002T43, the stm and the glm; --glm instead of the latter
 Writes  DATA/eval2000 (wav.scp reco2file_and_channel segments text utt2spk spk2utt stm glm stm_subsets), DATA/local/audio_eval2000.txt
@@ -21,8 +21,8 @@ from pyasr.corpora.hub5.sets import EVAL2000
 class PrepareEval2000:
     data: Path = argument("directory of data directories")
     audio: str = option("", "directories of LDC2002S09, separated by colons")
-    text: str = option("", "directories of LDC2002T43, separated by colons; by default those of the audio")
-    glm: Path | None = option(None, "glm for scoring; by default that of the discs")
+    text: str = option("", "directories of LDC2002T43, separated by colons; empty: those of --audio")
+    glm: Path | None = option(None, "glm for scoring; default: the one on the discs")
 
 
 def main(options: PrepareEval2000) -> None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make the data directory of Switchboard-1 Release 2 (LDC97S62) with Mississippi State's transcripts.
+"""Create the data directory of Switchboard-1 Release 2 (LDC97S62) with Mississippi State's transcripts.
 
-Reads   --swbd: the discs in any layout, sw0NNNN.sph in whatever folders; --transcripts: swb_ms98_transcriptions or
-        switchboard_word_alignments.tar.gz, unless the discs hold them; --docs: conv_tab.csv and caller_tab.csv, if they exist
+Reads   --swbd: the discs in any layout, sw0NNNN.sph in any folders; --transcripts: swb_ms98_transcriptions or
+        switchboard_word_alignments.tar.gz, unless the discs contain them; --docs: conv_tab.csv and caller_tab.csv, if they exist
 Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender if the sexes of all speakers are known),
         DATA/local/audio_swbd.txt (the file of each call)
 
@@ -27,8 +27,8 @@ from pyasr.corpora.switchboard.transcripts import find_transcripts
 class PrepareSwbd:
     data: Path = argument("directory of data directories")
     swbd: str = option("", "directories of LDC97S62, separated by colons")
-    transcripts: str = option("", "directory or archive of the transcripts; by default those of the discs")
-    docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; by default the discs")
+    transcripts: str = option("", "directory or archive of the transcripts; empty: those on the discs")
+    docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; empty: the discs")
     speakers: str = option("side", "speakers are the sides of calls, or the callers of conv_tab.csv", choices=("side", "caller"))
 
 

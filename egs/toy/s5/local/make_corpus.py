@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a small corpus of speech-like signals: formant sounds of a few invented speakers, read from a list of words.
+"""Generate a small corpus of speech-like signals: formant sounds of a few invented speakers, from a list of words.
 
 Reads  nothing
 Writes OUT/{train,dev,test} (data dirs with 8 kHz wav files in wav/) and OUT/local/dict (a pronunciation dictionary in Kaldi's layout)
@@ -38,12 +38,12 @@ WORDS = {
 
 @dataclass(frozen=True)
 class MakeCorpus:
-    out: Path = argument("directory of the data dirs to be made")
+    out: Path = argument("parent directory of the new data directories")
     num_train: int = option(120, "training utterances", minimum=8)
     num_test: int = option(24, "utterances of dev and of test", minimum=2)
-    num_speakers: int = option(6, "training speakers; dev and test have two further ones each", minimum=2)
+    num_speakers: int = option(6, "training speakers; dev and test have two more each", minimum=2)
     noise: float = option(0.15, "noise added to the signal, relative to full scale", minimum=0.0)
-    seed: int = option(1, "seed of all random choices")
+    seed: int = option(1, "random seed")
 
 
 def envelope(freqs: np.ndarray, formants, scale: float) -> np.ndarray:
@@ -68,7 +68,7 @@ def phone_sound(phone: str, f0: float, scale: float, rng: np.random.Generator) -
 
 
 def utterance_sound(words: list[str], f0: float, scale: float, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """The words one after the other, with silence around and sometimes between them, as float samples in [-1, 1]."""
+    """The words in sequence, with silence around and sometimes between them, as float samples in [-1, 1]."""
     pieces = [np.zeros(int(RATE * rng.uniform(0.1, 0.25)))]
     for word in words:
         pieces += [phone_sound(phone, f0 * rng.uniform(0.95, 1.05), scale, rng) for phone in WORDS[word].split()]
@@ -80,7 +80,7 @@ def utterance_sound(words: list[str], f0: float, scale: float, noise: float, rng
 
 
 def write_set(directory: Path, name: str, num: int, speakers: list[str], options: MakeCorpus) -> None:
-    """A data dir of `num` utterances, spoken in turn by `speakers`, in `directory`, which will be renamed to OUT/`name`."""
+    """A data dir of `num` utterances, spoken in turn by `speakers`, in `directory`, which is later renamed to OUT/`name`."""
     (directory / "wav").mkdir()
     wav_scp, text, utt2spk = {}, {}, {}
     for i in range(num):
