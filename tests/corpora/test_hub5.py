@@ -120,7 +120,8 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
 def test_a_glm_from_elsewhere(rt03, tmp_path):
     shutil.copytree(rt03.audio, tmp_path / "rt03")
     (tmp_path / "rt03/data/trans_rules/en20030506.glm").rename(tmp_path / "my.glm")
-    with pytest.raises(UserError, match=r"word mappings of RT-03 .*SCTK\): no data/trans_rules/en20030506.glm below .*rt03; give .* by --rt03-glm"):
+    told = r"word mappings of RT-03 .*SCTK\): no data/trans_rules/en20030506.glm below .*rt03; give .* with --rt03-glm"
+    with pytest.raises(UserError, match=told):
         prepare("rt03", tmp_path, rt03=tmp_path / "rt03")
     assert (prepare("rt03", tmp_path / "data", rt03=tmp_path / "rt03", glm=tmp_path / "my.glm").path / "glm").read_text() == hub5_discs.GLM
 
@@ -153,8 +154,9 @@ def test_references_that_are_packed(eval2000, tmp_path):
 
 def test_wrong_discs(eval2000, rt03, tmp_path):
     for name, places, message in (
-            ("eval2000", {"audio": rt03.audio}, r"audio of Hub5'00 \(LDC2002S09\): no english/sw_4390.sph .* below .*; give .* by --eval2000-audio"),
-            ("eval2000", {"audio": eval2000.audio}, r"references of Hub5'00 \(LDC2002T43\): no reference/hub5e00.* by --eval2000-text"),
+            ("eval2000", {"audio": rt03.audio},
+             r"audio of Hub5'00 \(LDC2002S09\): no english/sw_4390.sph .* below .*; give .* with --eval2000-audio"),
+            ("eval2000", {"audio": eval2000.audio}, r"references of Hub5'00 \(LDC2002T43\): no reference/hub5e00.* with --eval2000-text"),
             ("rt03", {"rt03": eval2000.audio}, r"RT-03 \(LDC2007S10\): no data/audio.*; give its directory with --rt03"),
             ("rt03", {}, r"RT-03 \(LDC2007S10\): no .*, because no directory was given")):
         with pytest.raises(UserError, match=message):

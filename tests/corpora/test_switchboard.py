@@ -164,7 +164,8 @@ def test_wrong_and_missing_discs(discs, tmp_path, capsys):
                                            "with --swbd"),
             ({"swbd": discs.root, "transcripts": tmp_path / "empty"},
              r"transcripts of Switchboard \(OpenSLR 5\): no swNNNNA.* with --transcripts"),
-            ({"swbd": discs.root, "speakers": "caller", "docs": tmp_path / "empty"}, "no conv_tab.csv or conv.tab .* by --docs")):  # fmt: skip
+            ({"swbd": discs.root, "speakers": "caller", "docs": tmp_path / "empty"},
+             "no conv_tab.csv or conv.tab .* with --docs")):  # fmt: skip
         with pytest.raises(UserError, match=message):
             prepare(tmp_path / "data", **places)
     part = swbd_discs.lay_out(discs, "dvds", tmp_path / "part")

@@ -58,7 +58,7 @@ RT03 = EvaluationSet(
     audio_disc=Disc("RT-03 (LDC2007S10)", "data/audio/eval03/english/cts/fsh_60262.sph and other calls", "--rt03"),
     text_disc=Disc("RT-03 (LDC2007S10)", "data/references/eval03/english/cts/fsh_60262.stm and other calls", "--rt03"),
     glm_disc=Disc("word mappings of RT-03 (LDC2007S10, also in NIST's SCTK)", "data/trans_rules/en20030506.glm",
-                  "--rt03, or the file by --rt03-glm"),
+                  "--rt03, or the file with --rt03-glm"),
     subsets={"swbd": "^sw_", "fsh": "^fsh_"},
     published=[Published("recordings", (144,)), Published("utterances", (8420,)), Published("words", (76_157,), 0.02)])  # fmt: skip
 

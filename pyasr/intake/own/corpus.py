@@ -96,7 +96,7 @@ class Faults:
         self._names.clear()
         if told and not self.skip:
             more = f" (and {len(told) - 1} other kind(s) of faults)" if told[1:] else ""
-            raise UserError(f"{told[0][0]}{more}; {told[0][1]}, or leave them out by --skip-bad true")
+            raise UserError(f"{told[0][0]}{more}; {told[0][1]}, or skip them with --skip-bad true")
         return [f"left out: {sentence}" for sentence, _ in told]
 
 
