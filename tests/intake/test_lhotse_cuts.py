@@ -110,7 +110,7 @@ def test_cuts_that_cannot_be_taken_are_told_by_kind(lhotse, tmp_path):
     assert padded == (f"{path}: of its cuts 1, such as pad, are padding without a recording (PaddingCut); "
                       "fix: remove their lines with zgrep -v '\"PaddingCut\"'")
     assert f"of its cuts 2, such as {part.id}_sp0.9, have recordings that lhotse transforms when it reads them (transforms)" in changed
-    assert "utils/perturb_data_dir.py" in changed and "of its cuts 1, such as no-audio, have no recording; fix: make" in silent
+    assert "utils/perturb_data_dir.py" in changed and "of its cuts 1, such as no-audio, have no recording; fix: create" in silent
     for problem in (mixed, changed, padded):
         pattern = problem.partition("zgrep -v '")[2].partition("'")[0]
         left = subprocess.run(["zgrep", "-v", pattern, path], capture_output=True, text=True, check=True).stdout

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.6 h of training speech, 31 min of test speech
-# by three actors who are not in the training data. From the Debian package to word error rates, test WER % (RESULTS.md):
+# by three actors who are not in the training data. The recipe goes from the Debian package to word error rates. Test WER % (RESULTS.md):
 #
 #   mono 75.4   tri1 65.8   tri2 (LDA+MLLT) 64.0   tri3 (SAT) 55.7   dnn (RBM pretraining) 49.1   lstm 47.5
 #   best so far: TDNN by LF-MMI 42.1 (run_models.sh, models/RESULTS.md)
@@ -14,8 +14,8 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
-corpus=""       # a copy of the corpus (path): queen.1c, the .deb or a directory that holds one; empty: fetch the Debian package
-quick=false     # 45 minutes of speech and smaller models
+corpus=""       # a copy of the corpus (path): queen.1c, the .deb or a directory with one of them; empty: fetch the Debian package
+quick=false     # use 45 minutes of speech and smaller models
 nj=2            # parallel jobs of feature extraction, alignment and decoding (at least 1)
 num_ranks=2     # MPI ranks of RBM, DNN and LSTM training (at least 1)
 parse_recipe_options "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Averaging models over ranks: what random or DBN initialisation, SGD or natural gradient, and the number of ranks do to the error rate of
-# a sigmoid network (the contrasts of Su, Chen, Xu 2015, Tables 2 to 7), each with several seeds. Begins with what run.sh made:
-# features and alignments of the system with SAT, its graph, its language directories.
+# Averaging models over ranks: effect of random or DBN initialisation, SGD or natural gradient, and the number of ranks on the error rate of
+# a sigmoid network (the contrasts of Su, Chen, Xu 2015, Tables 2 to 7), each with several seeds. Uses the output of run.sh:
+# features and alignments of the SAT system, its graph, its language directories.
 #
 # Rates were chosen by the held-out objective of shorter trainings on 2 ranks (docs/pretraining.md); each is multiplied by the number of ranks.
 #
@@ -14,11 +14,11 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe_decoding.sh
 
 ranks="1 2 4"   # numbers of MPI ranks
-seeds="1 2 3"   # of the networks of each kind
+seeds="1 2 3"   # seeds of the networks of each kind
 nj=2            # parallel jobs of decoding (at least 1)
 sgd_rate=4      # learning rate of one rank with SGD
-ng_rate=1       # with natural gradient from random parameters
-dbn_ng_rate=4   # and from a DBN
+ng_rate=1       # learning rate of one rank with natural gradient from random parameters
+dbn_ng_rate=4   # learning rate of one rank with natural gradient from a DBN
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Networks over time and training on whole sequences, each with several seeds: sMBR and MMI on a DNN as run.sh's, TDNN, IBM's BLSTM, Kaldi's
+# Networks over time and sequence training, each with several seeds: sMBR and MMI on a DNN like that of run.sh, TDNN, IBM's BLSTM, Kaldi's
 # LSTMP, a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, small DNNs taught by larger
-# networks, other language models on a network's lattices. Begins with what run.sh made: features and alignments of the system with SAT, its
-# graph, lang directories.
+# networks, other language models on a network's lattices. Uses the output of run.sh: features and alignments of the SAT system, its graph,
+# lang directories.
 #
 #   ./run_models.sh
 #   ./run_models.sh --models "dnn lfmmi" --seeds "1 2"
-#   ./run_models.sh --models lm --rescored dnn     # what --rescored names is trained, too
-#   ./run_models.sh --quick true       # on what run.sh --quick made, an epoch each: shows that all works, and nothing else
+#   ./run_models.sh --models lm --rescored dnn     # also trains the network of --rescored
+#   ./run_models.sh --quick true       # one epoch each on the output of run.sh --quick: only shows that everything works
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
-models="dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
-seeds="1 2 3"   # of the networks of each kind; those of the first teach
-rescored=lfmmi  # network whose lattices get another language model (one of dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi student)
-quick=false     # see above
+models="dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"  # networks to train (any of these)
+seeds="1 2 3"   # seeds of the networks of each kind; the teachers have the first
+rescored=lfmmi  # network whose lattices are rescored with other language models (one of dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi student)
+quick=false     # one epoch each on the output of run.sh --quick
 nj=2            # parallel jobs (at least 1)
 num_ranks=2     # MPI ranks of a training (at least 1)
 parse_recipe_options "$@"
@@ -54,8 +54,8 @@ by_frames() {
   done
 }
 
-# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained on its own alignment and lattices, which are made at
-# the scale that it learns at.
+# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained on its own alignment and lattices, which are created
+# at the scale of its training.
 by_lattices() {
   local model=$1 seed=$2 begin=$3
   shift 3

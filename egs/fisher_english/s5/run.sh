@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fisher English: 1,915 hours of telephone conversations, the data of Povey, Zhang and Khudanpur (arXiv:1410.7455). From the discs to word
-# error rates: GMMs as in Kaldi's recipe, then p-norm and tanh networks with natural gradient whose parameters are averaged rarely.
-# RESULTS.md has the published error rates.
+# Fisher English: 1,915 hours of telephone conversations, the data of Povey, Zhang and Khudanpur (arXiv:1410.7455). The recipe
+# trains GMMs as in Kaldi's recipe, then p-norm and tanh networks with natural gradient and infrequent parameter averaging.
+# RESULTS.md lists the published error rates.
 #
-#   ./run.sh --fisher /corpora/fisher                        all releases in one directory, in whatever folders
-#   ./run.sh --fisher /ldc/LDC2004S13:/ldc/LDC2004T19        part 1 alone; LDC2005S13 and LDC2005T19 are part 2
+#   ./run.sh --fisher /corpora/fisher                        all releases in one directory, in any folders
+#   ./run.sh --fisher /ldc/LDC2004S13:/ldc/LDC2004T19        part 1 only; LDC2005S13 and LDC2005T19 are part 2
 #   ./run.sh --help                                          the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1

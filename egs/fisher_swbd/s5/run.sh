@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fisher and Switchboard together: 2,000 hours of telephone conversations, tested on Hub5'00 (eval2000) and RT-03. From the discs to
-# word error rates: GMMs as in Kaldi's recipe, then the BLSTM of IBM (Zhang, Cui et al.) with one of its decentralised schemes of training.
-# RESULTS.md has the published error rates.
+# Fisher and Switchboard together: 2,000 hours of telephone conversations, tested on Hub5'00 (eval2000) and RT-03. The recipe
+# trains GMMs as in Kaldi's recipe, then the BLSTM of IBM (Zhang, Cui et al.) with one of IBM's decentralised training schemes.
+# RESULTS.md lists the published error rates.
 #
 #   ./run.sh --swbd /ldc/LDC97S62 --transcripts /ldc/swb_ms98_transcriptions \
 #            --fisher /ldc/LDC2004S13:/ldc/LDC2004T19:/ldc/LDC2005S13:/ldc/LDC2005T19 \
@@ -49,8 +49,8 @@ sat() {
   steps/train_sat.py $jobs --cmd "$train_cmd" $gmm_opts $missing_opts $sat_opts "$@" "$nodup" "$data/lang_prons" "$exp/${from}_ali" "$exp/$system"
 }
 
-# of_batch: minibatch and first rate of a rank. In torch, the peak is 0.1 for 256 segments, and the first rate a tenth of it; ours, with a
-# momentum of 0.9, is ten times torch's.
+# of_batch: minibatch and initial learning rate of a rank. In torch, the peak is 0.1 for 256 segments, and the initial rate a tenth of it.
+# With a momentum of 0.9, pyasr's rates are ten times torch's.
 of_batch() {
   printf -- '--minibatch %d --learning-rate %d.%04d' $((21 * batch / num_ranks)) $((batch / 2560)) $((batch % 2560 * 10000 / 2560))
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # LibriSpeech, read English at 16 kHz (www.openslr.org/12; mini: www.openslr.org/31), with its published lexicon and language models
 # (www.openslr.org/11): GMMs of growing size on 5, 100, 460 or 960 hours, decoding with a pruned trigram, lattices rescored with larger
-# models, a DNN on MPI ranks. Published error rates stand beside ours in the page of results.
+# models, a DNN on MPI ranks. The results page compares the error rates with published ones.
 #
 #   ./run.sh --corpus DIR --lm-dir DIR                     mini_librispeech
-#   ./run.sh --corpus DIR:DIR2 --lm-dir DIR --subset 960   parts that were unpacked at two places
+#   ./run.sh --corpus DIR:DIR2 --lm-dir DIR --subset 960   parts in two directories
 #   ./run.sh --help                                        the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# TDNN with LF-MMI on speech at three speeds. Begins with what run.sh made for the same --subset: alignments and transforms of its last system
-# with SAT, lang directories, language models.
+# TDNN with LF-MMI on speech at three speeds. Uses the output of run.sh for the same --subset: alignments and transforms of its last SAT
+# system, lang directories, language models.
 #
 #   ./run_models.sh --subset mini
 #   ./run_models.sh --subset 960 --nj 40 --num-ranks 16

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Switchboard: 300 hours of telephone calls, tested on Hub5'00 (eval2000) and RT-03. From the discs to word error rates: GMMs of Kaldi's sizes,
+# Switchboard: 300 hours of telephone calls, tested on Hub5'00 (eval2000) and RT-03. The recipe trains GMMs of Kaldi's sizes,
 # then the network of Su, Chen and Xu (arXiv:1507.01239): a DBN, natural gradient, parameters averaged over MPI ranks every 10 minibatches.
-# RESULTS.md has the published error rates. Further networks are trained by run_models.sh.
+# RESULTS.md lists the published error rates. run_models.sh trains further networks.
 #
 #   ./run.sh --swbd /corpora/LDC97S62 --transcripts /corpora/swb_ms98_transcriptions \
 #            --eval2000-audio /corpora/LDC2002S09 --eval2000-text /corpora/LDC2002T43 --rt03 /corpora/LDC2007S10
@@ -21,7 +21,7 @@ eval2000_audio=""   # LDC2002S09 (paths); empty: eval2000 is left out
 eval2000_text=""    # LDC2002T43 (paths); empty: looked for in LDC2002S09
 rt03=""             # LDC2007S10 (paths); empty: RT-03 is left out
 rt03_glm=""         # glm for RT-03 (path); empty: that of the disc
-fisher_text=""      # Fisher's transcripts for the 4-gram: LDC2004T19 and LDC2005T19, separated by ':' (paths); empty: Switchboard's alone
+fisher_text=""      # Fisher's transcripts for the 4-gram: LDC2004T19 and LDC2005T19, separated by ':' (paths); empty: only Switchboard
 front_end=plp       # features: PLP with pitch (Su and Chen) or MFCC (Kaldi) (one of plp mfcc)
 dir=.               # directory of data/ and exp/ (path)
 toy=false           # small models for a few minutes of speech, to try all stages

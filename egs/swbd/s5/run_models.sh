@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Further networks on Switchboard, with published settings: Povey's p-norm and tanh networks with rare averaging (arXiv:1410.7455), IBM's BLSTM by
 # four schemes (arXiv:1904.04956, 1907.05701, 2110.11199), Chan's CNN and TC-DNN-BLSTM-DNN with a parameter server (GTC 2015, arXiv:1504.01482),
-# sMBR on the DNN of run.sh, Kaldi's factorised TDNN with LF-MMI. Run after run.sh, whose features, alignments and graph of tri4 and DNN it uses.
+# sMBR on the DNN of run.sh, Kaldi's factorised TDNN with LF-MMI. Run run.sh first: the features, and the alignments and
+# graph of tri4 and the DNN, are its output.
 #
 #   ./run_models.sh --tests eval2000
 #   ./run_models.sh --models "smbr lfmmi" --num-ranks 16
@@ -13,7 +14,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 models="pnorm tanh blstm_dpsgd blstm_adpsgd blstm_hadpsgd blstm_d1d cnn tc_dnn_blstm_dnn smbr lfmmi"  # networks to train (any of these)
 tests="eval2000 rt03"   # test sets that run.sh has prepared (any of these) (may be empty)
-front_end=plp           # that of run.sh (one of plp mfcc)
+front_end=plp           # front end of run.sh (one of plp mfcc)
 dir=.                   # directory of data/ and exp/ (path)
 nj=16                   # parallel jobs (at least 1)
 num_ranks=16            # MPI ranks that train a network (at least 1)
@@ -38,7 +39,7 @@ network() {
   decode decode "$exp/$name" "$exp/tri4/graph" "$features"
 }
 
-# base_features DATA: what run.sh makes of audio.
+# base_features DATA: the features that run.sh computes.
 base_features() {
   case $front_end in
     plp) steps/make_plp.py $jobs --cmd "$train_cmd" --config conf/plp.conf "$1" ;;

@@ -1,4 +1,4 @@
-"""The programs that a recipe would run: what `run.sh --plan true` records (utils/recipe.sh), and what a done-file says of its own."""
+"""The programs that a recipe would run, from the record of `run.sh --plan true` (utils/recipe.sh) and from done-files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 
-_STAGE = "== stage"  # first word of a line of the record that begins a stage
+_STAGE = "== stage"  # beginning of a line of the record that starts a stage
 
 
 @dataclass(frozen=True)
 class Call:
-    """A program with its words: flags by name without dashes, those of --config files included, and what is no flag, in order."""
+    """A program with its words: flags by name without dashes, including those of --config files, and other words in order."""
 
     stage: str
     program: str
@@ -26,7 +26,7 @@ class Call:
         return Path(self.program).stem
 
     def number(self, flag: str, default: float) -> float:
-        """The value of a flag. Raises UserError where it is no number."""
+        """The value of a flag. Raises UserError if it is not a number."""
         try:
             return float(self.flags.get(flag, default))
         except ValueError:
@@ -38,7 +38,7 @@ class Call:
 
 
 def read_record(path: Path) -> list[Call]:
-    """The calls of a record: lines of words that end in tabs; a line that begins with '== stage' names the stage of those below it."""
+    """The calls of a record: lines of words that end in tabs; a line that begins with '== stage' names the stage of the lines below."""
     calls, stage = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():
         first, *words = line.split("\t")[:-1]
@@ -50,13 +50,13 @@ def read_record(path: Path) -> list[Call]:
 
 
 def from_command(command: str, root: Path) -> Call:
-    """The call of a command line in a done-file, whose --config files lie in the directory `root`."""
+    """The call of a command line in a done-file, whose --config files are relative to the directory `root`."""
     program, *words = shlex.split(command)
     return parse_call(program, words, "", root)
 
 
 def parse_call(program: str, words: list[str], stage: str = "", root: Path = Path()) -> Call:
-    """A flag takes the next word unless that is a flag; --config takes a file of flags, which those of the line replace."""
+    """Parse a call. A flag takes the next word unless that is a flag; --config names a file of flags, which flags of the line override."""
     flags: dict[str, str] = {}
     of_files: dict[str, str] = {}
     others, rest = [], list(words)

@@ -1,4 +1,4 @@
-"""Speech of the data directories that calls make of others."""
+"""Amount of speech in data directories that calls derive from others."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Speech:
 
 
 def _first(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """A copy, or a part: the last word is a directory of at most the speech of the first."""
+    """A copy or a part: the last word is a directory with at most the speech of the first."""
     return call.words[-1], corpus.speech_of(call.words[0])
 
 
 def _subset(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """As many utterances as are asked for, of mean length; the shortest ones are shorter."""
+    """The requested number of utterances, of mean length; the shortest utterances are shorter."""
     whole = corpus.speech_of(call.words[0])
     num = max(whole.num_utterances, 1)
     wanted = [call.number(flag, 0) for flag in ("first", "last", "shortest", "random", "speakers") if flag in call.flags]
@@ -42,7 +42,7 @@ def _subset(corpus: Corpus, call: Call) -> tuple[str, Speech]:
 
 
 def _perturbed(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """The original, and a copy at each speed, which lasts as long as its speed says."""
+    """The original and a copy at each speed, whose duration depends on the speed."""
     whole = corpus.speech_of(call.words[0])
     for speed in call.flags.get("speeds", "0.9 1.1").split():
         whole += Speech(corpus.hours_of(call.words[0]) / float(speed), corpus.speech_of(call.words[0]).num_utterances)
@@ -54,7 +54,7 @@ def _replicated(corpus: Corpus, call: Call) -> tuple[str, Speech]:
 
 
 def _sum(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """The first word is made of all others."""
+    """The first word is the combination of all others."""
     return call.words[0], sum(map(corpus.speech_of, call.words[1:]), Speech(0.0, 0.0))
 
 
@@ -62,7 +62,7 @@ def _pasted(corpus: Corpus, call: Call) -> tuple[str, Speech]:
     return call.words[0], corpus.speech_of(call.words[1])
 
 
-COPIES = {  # programs that make a data directory of others: (the new one, its speech)
+COPIES = {  # programs that derive a data directory from others: (the new one, its speech)
     "copy_data_dir": _first,
     "make_fmllr_feats": _first,
     "segment_data_dir": _first,

@@ -1,6 +1,6 @@
-"""What a plan knows of the directories that a recipe's programs read and make: speech, columns of features, models, language models.
+"""Properties of the directories that a recipe's programs read and make: speech, columns of features, models, language models.
 
-A call defines its own output. Of a directory that no recorded call makes, its done-file names the call that made it.
+A call defines its output. If no recorded call makes a directory, its done-file names the call that made it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pyasr.report.plan.copies import COPIES, Speech
 from pyasr.report.plan.models import LANGUAGE_MODELS, MODELS, Model, columns_made
 from pyasr.report.plan.networks import NetworkSize
 
-WORDS_PER_HOUR = 10_000  # of conversations; the published corpora have 8,000 to 12,000
-_COLUMNS = 40.0  # of features of which nothing is known
+WORDS_PER_HOUR = 10_000  # for conversations; the published corpora have 8,000 to 12,000
+_COLUMNS = 40.0  # default for unknown features
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Disk:
-    """What is found on the disk.
+    """Functions that read properties from the disk.
 
-    speech   of a data directory; None for one that is not there
-    made_by  the call that made an output; None where there is none
-    ngrams   of a directory with lm.arpa.gz; None where there is none
-    words    of a text; None where there is none
-    network  size by (file of layers, columns of features, outputs, chunk)
+    speech   of a data directory; None if it does not exist
+    made_by  the call that made an output; None if unknown
+    ngrams   number for a directory with lm.arpa.gz; None if there is none
+    words    number of words of a text; None if there is none
+    network  size from (file of layers, columns of features, outputs, chunk)
     """
 
     speech: Callable[[str], Speech | None]
@@ -40,10 +40,10 @@ class Disk:
 
 
 class Corpus:
-    """Speech of data directories, and what is known of models, those that are there and those that calls would make.
+    """Speech of data directories and properties of models, both of existing ones and of those that calls would make.
 
-    found    hours of the directories that are there
-    assumed  sentences on what is neither there nor made, and was taken from something else
+    found    hours of existing directories
+    assumed  sentences on directories that neither exist nor are made, with the assumption used for them
     """
 
     def __init__(self, disk: Disk):
@@ -57,7 +57,7 @@ class Corpus:
         self._looked_up: set[str] = set()
 
     def speech_of(self, path: str) -> Speech:
-        """Raises UserError for a directory that is not there, that no call makes, and that has no part of another one's name."""
+        """The speech of a directory. Raises UserError if it does not exist, no call makes it, and no other directory's name is a prefix."""
         path = os.path.normpath(path)
         if path not in self._speech:
             found = self.disk.speech(path)
@@ -67,7 +67,7 @@ class Corpus:
         return self._speech[path]
 
     def _speech_of_origin(self, path: str) -> Speech:
-        """Of data/train for data/train_fmllr, which an earlier script of the recipe makes of it."""
+        """The speech of data/train for data/train_fmllr, which an earlier script of the recipe derives from it."""
         origin = path
         while "_" in os.path.basename(origin):
             origin = origin.rpartition("_")[0]
@@ -83,11 +83,11 @@ class Corpus:
 
     @property
     def most_hours(self) -> float:
-        """Of the largest data directory so far."""
+        """Hours of the largest data directory so far."""
         return max((speech.hours for speech in self._speech.values()), default=0.0)
 
     def words_of(self, text: str) -> float:
-        """Running words of a text: those counted, or by the hours of its data directory, or of the largest one."""
+        """Running words of a text: counted, or estimated from the hours of its data directory, or of the largest one."""
         directory = os.path.normpath(os.path.dirname(text))
         counted = None if directory in self._speech else self.disk.words(text)
         if counted is not None:
@@ -100,11 +100,11 @@ class Corpus:
         return self._known(self._columns, path, f"{os.path.normpath(path)}/feats") or _COLUMNS
 
     def model_of(self, path: str) -> Model:
-        """Tied states and the like of a model, alignment or graph directory."""
+        """Properties of a model, alignment or graph directory."""
         return self._known(self._models, path) or Model()
 
     def ngrams_of(self, path: str) -> float:
-        """Of the language model, lang directory or graph; of one of which nothing is known, by the largest data directory."""
+        """N-grams of a language model, lang directory or graph; if unknown, estimated from the largest data directory."""
         path = os.path.normpath(path).removesuffix("/lm.arpa.gz")
         known = self._known(self._ngrams, path)
         if known is None:
@@ -112,7 +112,7 @@ class Corpus:
         return known
 
     def _known(self, table: dict[str, Value], *paths: str) -> Value | None:
-        """The entry of a directory, if need be by the calls that made these outputs."""
+        """The entry of a directory, if necessary from the calls that made these outputs."""
         path = os.path.normpath(paths[0])
         if path not in table and path not in self._looked_up:
             self._looked_up.add(path)
@@ -121,7 +121,7 @@ class Corpus:
         return table.get(path)
 
     def note(self, call: Call) -> None:
-        """Keep what the directory that a call makes has."""
+        """Record the properties of the directory that a call makes."""
         if call.name in COPIES and len(call.words) > 1:
             made, speech = COPIES[call.name](self, call)
             self._speech[os.path.normpath(made)] = speech

@@ -1,4 +1,4 @@
-"""What a plan finds on the disk: lengths of data directories, commands of done-files, sizes of language models and networks."""
+"""Data for a plan from the disk: durations of data directories, commands of done-files, sizes of language models and networks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyasr.report.plan.corpus import Disk
 from pyasr.report.plan.networks import NetworkSize
 
 _BYTES_PER_WORD = 5.5
-_MOST_LINES = 100  # of an ARPA file that are read for its sizes
+_MOST_LINES = 100  # lines of an ARPA file that are read for its sizes
 
 
 def disk_below(root: Path) -> Disk:
-    """Of a recipe, whose paths are relative to `root`."""
+    """The disk of a recipe, whose paths are relative to `root`."""
     return Disk(
         lambda path: speech_of(root / path),
         lambda path: made_by(root / path, root),
@@ -30,7 +30,7 @@ def disk_below(root: Path) -> Disk:
 
 
 def speech_of(path: Path) -> Speech | None:
-    """Of a data directory; None for one that is not there."""
+    """The speech of a data directory; None if it does not exist."""
     if not (path / "utt2spk").exists():
         return None
     seconds = DataDir(path).audio_durations
@@ -38,7 +38,7 @@ def speech_of(path: Path) -> Speech | None:
 
 
 def made_by(path: Path, root: Path) -> Call | None:
-    """The call in the done-file of an output; None where there is no such file, or one without a command."""
+    """The call in the done-file of an output; None without such a file or command."""
     try:
         return from_command(read_object(path / ".done.json")["command"], root)
     except (OSError, ValueError, KeyError):
@@ -46,7 +46,7 @@ def made_by(path: Path, root: Path) -> Call | None:
 
 
 def num_ngrams(path: Path) -> float | None:
-    """By the head of an ARPA file; None where there is none."""
+    """Number of n-grams from the head of an ARPA file; None if there is none."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             head = [line for line, _ in zip(file, range(_MOST_LINES))]
@@ -57,12 +57,12 @@ def num_ngrams(path: Path) -> float | None:
 
 
 def num_words(path: Path) -> float | None:
-    """Of a text, by its bytes; None where there is none."""
+    """Number of words of a text, estimated from its size; None if there is none."""
     return os.path.getsize(path) / _BYTES_PER_WORD if path.is_file() else None
 
 
 def network_size(path: Path, columns: int, outputs: int, chunk: int) -> NetworkSize:
-    """Of a file of layers. Raises UserError for one that is wrong."""
+    """The size of a network from a file of layers. Raises UserError for an invalid file."""
     from pyasr.nn.size import size_of_network  # imports torch
 
     return NetworkSize(*size_of_network(path, columns, outputs, chunk))

@@ -1,4 +1,4 @@
-"""What a recipe's calls take: by stages, with the rates of a machine."""
+"""Estimate the cost of a recipe's calls by stage, with the rates of a machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pyasr.report.plan.gpu import gpu_seconds
 from pyasr.report.plan.rates import Rates, at
 from pyasr.report.plan.works import BEFORE, FRAMES_PER_HOUR, LITTLE, WORKS, Work, key_of
 
-_NGRAMS_PER_S = 4e6  # that are read (docs/language_model.md)
+_NGRAMS_PER_S = 4e6  # speed of reading n-grams (docs/language_model.md)
 _LOCAL_RUNNER = "run.pl"
 
 
 @dataclass
 class Cost:
-    """Core seconds, seconds with the calls' jobs or ranks side by side, bytes on disk, MB of the largest job, GPU seconds.
+    """Core seconds, seconds with the calls' jobs or ranks in parallel, bytes on disk, MB of the largest job, GPU seconds.
 
-    without_gpu  whether a network is among them whose GPU seconds are unknown
+    without_gpu  whether the GPU seconds of one of the networks are unknown
     """
 
     core_s: float = 0.0
@@ -31,7 +31,7 @@ class Cost:
     without_gpu: bool = False
 
     def add(self, other: Cost) -> None:
-        """What comes after this."""
+        """Add the cost of later work."""
         self.core_s += other.core_s
         self.wall_s += other.wall_s
         self.disk_bytes += other.disk_bytes
@@ -42,7 +42,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Need:
-    """What a call needs of the machine: bytes for its output, MB of each of its processes, which run on this machine or elsewhere."""
+    """Resources of a call: bytes for its output, MB of each of its processes, which run on this machine or elsewhere."""
 
     call: Call
     output: str
@@ -60,8 +60,8 @@ class Need:
 class Plan:
     """Costs by stage in order, and needs by call.
 
-    unknown  programs that have no part in it, since nothing is known of their cost
-    alike    {kind of work without a rate: the kind whose rate was taken}
+    unknown  programs that are not included, because their cost is unknown
+    alike    {kind of work without a rate: the kind whose rate is used}
     """
 
     stages: dict[str, Cost] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def total(self) -> Cost:
-        """Of all stages."""
+        """The cost of all stages."""
         total = Cost()
         for cost in self.stages.values():
             total.add(cost)
@@ -79,7 +79,7 @@ class Plan:
 
 
 def make_plan(calls: list[Call], corpus: Corpus, rates: Rates) -> Plan:
-    """Raises UserError where a call needs the hours of a data directory that is neither there nor made by another call."""
+    """Estimate the cost of calls. Raises UserError if a call needs the hours of a data directory that neither exists nor is made."""
     plan = Plan()
     for call in calls:
         with_its_line(call, corpus.note)
@@ -91,7 +91,7 @@ def make_plan(calls: list[Call], corpus: Corpus, rates: Rates) -> Plan:
 
 
 def with_its_line(call: Call, function) -> None:
-    """Apply a function to a call. Raises UserError for one that has fewer words than its program takes."""
+    """Apply a function to a call. Raises UserError for a call with too few words."""
     try:
         function(call)
     except (IndexError, KeyError) as error:
@@ -112,7 +112,7 @@ def _add(plan: Plan, call: Call, corpus: Corpus, rates: Rates) -> None:
 
 
 def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> Cost:
-    """What a call takes by the rates of this name."""
+    """The cost of a call with the rates of this name."""
     rate, workers = rates.of[name], work.num_workers(call)
     core_s = at(rate.core_s, work.amount(call, corpus)) + network_core_s(call, work, corpus, rates)
     core_s += workers * 1e6 * work.loaded(call, corpus) / _NGRAMS_PER_S if call.name == "lm_rescore" else 0.0
@@ -132,7 +132,7 @@ def _most_held_mb(work: Work, hours: float) -> float:
 
 
 def network_core_s(call: Call, work: Work, corpus: Corpus, rates: Rates) -> float:
-    """Core seconds that a network takes in a call whose own amount is without it: by what its training takes."""
+    """Core seconds of a network in a call whose amount excludes it, from the rate of its training."""
     part = work.network(call, corpus)
     name = rates.nearest(part[0]) if part else None
     return rates.of[name].core_s[1] * part[1] if name else 0.0

@@ -1,6 +1,6 @@
-"""GPU seconds of the training of networks: products at the rate of a large one, and launches of kernels, on which small networks depend.
+"""GPU seconds of network trainings: matrix products at the rate of a large one, and kernel launches, which dominate for small networks.
 
-The file of rates has the numbers, and docs/recipes.md says where they come from.
+The numbers are in the file of rates; docs/recipes.md describes their origin.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from pyasr.report.plan.calls import Call
 from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.works import FRAMES_PER_HOUR, hours_of_epochs, with_natural_gradient
 
-_MINIBATCHES = {"train_dnn": 512, "train_lfmmi": 1600}  # frames by default
+_MINIBATCHES = {"train_dnn": 512, "train_lfmmi": 1600}  # default minibatch in frames
 
 
 def gpu_seconds(call: Call, corpus: Corpus, gpu: dict) -> float | None:
-    """Of a call that trains a network; None where there is no estimate."""
+    """GPU seconds of a call that trains a network; None without an estimate."""
     network = corpus.model_of(call.words[-1]).network
     if not gpu or not network or call.name not in _MINIBATCHES:
         return None

@@ -1,4 +1,4 @@
-"""What models and features that calls make are like: tied states, columns, networks, n-grams."""
+"""Properties of the models and features that calls make: tied states, columns, networks, n-grams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyasr.report.plan.networks import NetworkSize, feed_forward
 if TYPE_CHECKING:
     from pyasr.report.plan.corpus import Corpus
 
-_LEAVES_OF_MONO = 130.0  # three of each of about forty phones, and of silence
+_LEAVES_OF_MONO = 130.0  # three states for each of about forty phones, and silence
 _USUAL_LEAVES = {"train_deltas": 1200, "train_lda_mllt": 1800, "train_sat": 2000, "build_chain_tree": 1000}
 _NGRAMS_OF_A_WORD = {1: 0.02, 2: 0.5, 3: 1.1, 4: 1.8}  # by order; a trigram of 3 million words has 3.1 million (docs/language_model.md)
 _KEPT_BY_MIN_COUNTS = 0.22  # 30 million words: 7.0 million
@@ -24,11 +24,11 @@ _PUBLISHED_NGRAMS = {"tgsmall": 1.5, "tgmed": 3.8, "tglarge": 84.0, "fglarge": 1
 
 @dataclass(frozen=True)
 class Model:
-    """Of a model, alignment or graph directory.
+    """Properties of a model, alignment or graph directory.
 
     leaves   tied states, or units of CTC
-    columns  of the features that it was trained on
-    network  its size; None for a GMM
+    columns  number of columns of its training features
+    network  size of its network; None for a GMM
     """
 
     leaves: float = _LEAVES_OF_MONO
@@ -37,13 +37,13 @@ class Model:
 
 
 def _of_tree(corpus: Corpus, call: Call) -> Model:
-    """A GMM, or the tree of LF-MMI. An LDA has columns of its own, which later systems keep."""
+    """A GMM, or the tree of LF-MMI. An LDA has its own number of columns, which later systems keep."""
     columns = call.number("dim", 40) if call.name == "train_lda_mllt" else corpus.model_of(call.words[2]).columns
     return Model(call.number("num-leaves", _USUAL_LEAVES[call.name]), columns)
 
 
 def _of_place(place: int) -> Callable[[Corpus, Call], Model]:
-    """What the model that is this word has."""
+    """The properties of the model at this word."""
     return lambda corpus, call: corpus.model_of(call.words[place])
 
 
@@ -65,7 +65,7 @@ def _of_ctc(corpus: Corpus, call: Call) -> Model:
 
 
 def _described(corpus: Corpus, call: Call, path: str, leaves: float, columns: float, chunk: float) -> Model:
-    """Of the layers of a file."""
+    """The properties of a network with the layers of a file."""
     return Model(leaves, columns, corpus.disk.network(path, int(columns), int(leaves), int(chunk)))
 
 
@@ -73,7 +73,7 @@ def _of_graph(corpus: Corpus, call: Call) -> Model:
     return replace(corpus.model_of(call.words[1]), network=None)
 
 
-MODELS: dict[str, Callable[[Corpus, Call], Model]] = {  # what is in the last word of a call
+MODELS: dict[str, Callable[[Corpus, Call], Model]] = {  # {program: properties of the last word of a call}
     "train_mono": lambda corpus, call: Model(columns=3 * corpus.columns_of(call.words[0])),
     **dict.fromkeys(_USUAL_LEAVES, _of_tree),
     **dict.fromkeys(("align_si", "align_fmllr", "align_dnn"), _of_place(2)),
@@ -105,7 +105,7 @@ def columns_made(corpus: Corpus, call: Call) -> tuple[str, float] | None:
 
 
 def _pasted_columns(corpus: Corpus, call: Call) -> float:
-    """Each stream with its derivatives, and the vectors, which are those of a directory of i-vectors."""
+    """Columns of all streams with their derivatives, plus those of i-vectors."""
     orders = list(map(float, call.flags.get("deltas", "0").split()))
     streams = call.words[1:]
     orders += orders[-1:] * (len(streams) - len(orders))

@@ -1,7 +1,7 @@
-"""What an amount of work costs: measured in finished recipes by benchmarks/measure_rates.py, kept in benchmarks/rates.json.
+"""Rates: the cost of an amount of work, measured in finished recipes by benchmarks/measure_rates.py and stored in benchmarks/rates.json.
 
-Each kind of work has straight lines, (at least, for each unit): core seconds by amount, bytes of the output by its size, MB of a job by
-what it holds in memory (`pyasr.report.plan.works`).
+Each kind of work has straight lines (offset, slope): core seconds by amount, bytes of the output by its size, MB of a job by the size of
+its data in memory (`pyasr.report.plan.works`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pyasr.base.foreign_json import read_object
 from pyasr.base.output import atomic_write
 
 Line = tuple[float, float]
-_LEAST_WEIGHED = 1e-3  # times the greatest x: smaller ones have no more weight
-_LEAST_RANGE = 3  # times the least x is the greatest, for what does not grow with x to be told
+_LEAST_WEIGHED = 1e-3  # relative to the maximum x: smaller x get no more weight
+_LEAST_RANGE = 3  # minimum ratio of the largest to the smallest x for which an offset is estimated
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Lines of a kind of work; `unit` is that of amounts, `num_measured` how many outputs were measured."""
+    """Lines of a kind of work; `unit`: unit of amounts; `num_measured`: number of measured outputs."""
 
     unit: str
     core_s: Line
@@ -34,7 +34,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates by kind of work, the machine and the day of the measurement, and what is estimated of a GPU (`pyasr.report.plan.gpu`)."""
+    """Rates by kind of work, the machine and day of the measurement, and estimates for a GPU (`pyasr.report.plan.gpu`)."""
 
     machine: str
     measured: str
@@ -42,26 +42,26 @@ class Rates:
     gpu: dict[str, object] = field(default_factory=dict)
 
     def nearest(self, key: str) -> str | None:
-        """The kind of work whose rates hold for another one: its own, or that of the same program which is most alike; None: there is none.
+        """The kind of work whose rates are used for `key`: itself, else the most similar kind of the same program; None if there is none.
 
-        The words of a kind are a program and what sets kinds of it apart, the most important first. Of those that are as like, the dearest
-        is taken.
+        The words of a kind are a program and its distinguishing properties, the most important first. Among equally similar kinds, the most
+        expensive is used.
         """
         words = key.replace(",", "").split()
         found = [name for name in self.of if name.split()[0] == words[0]]
         return key if key in self.of else max(found, key=lambda name: self._likeness(name, words), default=None)
 
     def _likeness(self, name: str, words: list[str]) -> tuple[int, int, float]:
-        """First words in common; all words in common, those of one alone counted against them; what a unit costs."""
+        """(number of common first words, number of common words minus other words, cost of a unit)."""
         own = name.replace(",", "").split()
         first = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(own, words)))
         return first, 2 * len(set(own) & set(words)) - len(own), self.of[name].core_s[1]
 
 
 def line_through(points: Iterable[tuple[float, float]]) -> Line:
-    """(a, b) of the line a + b x with the least sum of squared errors, each divided by its x, neither being negative.
+    """(a, b) of the line a + b x with the minimal sum of squared errors relative to x, with a and b not negative.
 
-    Where x is much the same, the line begins at zero, since what does not grow with x cannot be told apart.
+    If all x are similar, the line begins at zero, because the offset cannot be estimated.
     """
     points = list(points)
     least = max(x for x, _ in points) * _LEAST_WEIGHED or 1.0
@@ -85,17 +85,17 @@ def at(line: Line, x: float) -> float:
 
 
 def read_rates(path: Path) -> Rates:
-    """Raises UserError for a file that is not there, or not one of benchmarks/measure_rates.py."""
+    """Read a file of rates. Raises UserError if it is missing or was not written by benchmarks/measure_rates.py."""
     try:
         found = read_object(path)
         rates = {name: Rate(**{key: _without_lists(value) for key, value in rate.items()}) for name, rate in found["of"].items()}
         return Rates(found["machine"], found["measured"], rates, found.get("gpu", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not a file of rates ({error}); make it with benchmarks/measure_rates.py") from None
+        raise UserError(f"{path}: not a file of rates ({error}); write it with benchmarks/measure_rates.py") from None
 
 
 def write_rates(path: Path, rates: Rates) -> None:
-    """A line for each rate."""
+    """Write a file of rates, a line per rate."""
     lines = [f"    {json.dumps(name)}: {json.dumps(asdict(rate))}" for name, rate in sorted(rates.of.items())]
     head = [f"  {json.dumps(name)}: {json.dumps(getattr(rates, name))},\n" for name in ("machine", "measured", "gpu")]
     with atomic_write(path) as file:

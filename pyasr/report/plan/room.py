@@ -1,4 +1,4 @@
-"""Whether a plan fits a machine: free disk, main memory."""
+"""Check whether a plan fits a machine: free disk space, main memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _GB = 1e9
 
 
 def lacks(plan: Plan) -> Iterator[str]:
-    """A sentence for each thing of which there is too little."""
+    """A sentence for each insufficient resource."""
     yield from disk_lacks(plan.needs)
     yield from memory_lacks(plan.needs, total_bytes())
 
 
 def disk_lacks(needs: list[Need]) -> Iterator[str]:
-    """By file systems; outputs that are complete need no more."""
+    """Check disk space by file system; complete outputs need no more."""
     by_device = defaultdict(list)
     for need in needs:
         if not (Path(need.output) / ".done.json").exists():
@@ -37,7 +37,7 @@ def disk_lacks(needs: list[Need]) -> Iterator[str]:
 
 
 def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
-    """The greatest job, and the greatest sum of jobs at once on this machine."""
+    """Check the memory of the largest job, and the largest sum of simultaneous jobs on this machine."""
     local = [need for need in needs if need.is_local]
     if not local or memory is None:
         return
@@ -59,5 +59,5 @@ def _named(need: Need) -> str:
 
 def _advice(need: Need) -> str:
     if need.call.name in ("train_dnn", "pretrain_dbn", "train_lfmmi"):
-        return "give more ranks, or --max-store-mb, with which frames are read from disk in blocks"
-    return "give more jobs, which share the data (--nj), or a machine with more memory"
+        return "use more ranks, or --max-store-mb, with which frames are read from disk in blocks"
+    return "use more jobs, which share the data (--nj), or a machine with more memory"

@@ -1,4 +1,4 @@
-"""The page of a plan: whether it fits this machine, a table by stages, and what the numbers rest on."""
+"""The page of a plan: whether it fits this machine, a table by stage, and the basis of the numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyasr.report.plan.rates import Rates
 from pyasr.report.text_table import markdown_table
 
 HEAD = ["stage", "CPU time", "time", "disk", "memory of a job", "GPU time"]
-_MOST = 100  # of a unit before the next one is used
+_MOST = 100  # maximum value before the next larger unit is used
 _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5"
 
 
@@ -63,7 +63,7 @@ def _bytes(number: float) -> str:
 
 
 def _in_units(number: float, units: tuple[tuple[str, float], ...], most: float = _MOST) -> str:
-    """Two digits or more, in the first unit of which there are fewer than `most`."""
+    """At least two digits, in the first unit with a value below `most`."""
     name, size = next((unit for unit in units if number / unit[1] < most), units[-1])
     value = number / size
     return f"{value:.2g} {name}" if value < 10 and name in ("h", "GB") else f"{value:.0f} {name}"

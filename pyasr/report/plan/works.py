@@ -1,7 +1,7 @@
-"""How the cost of each program grows: its amount of work, a function of hours of speech, sizes of models and options.
+"""Amounts of work of each program, as functions of hours of speech, model sizes and options.
 
-What an amount costs in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program that a recipe calls has a
-place here: in `WORKS`, in `LITTLE`, which take seconds, or in `BEFORE`, which have run before a plan can be made.
+The cost of an amount in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program that a recipe calls must be
+listed here: in `WORKS`, in `LITTLE` (takes seconds), or in `BEFORE` (has to run before planning).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyasr.report.plan.networks import NetworkSize, pretraining_gflop
 
 FRAMES_PER_HOUR = 360_000
 BEAM, _FACTOR_OF_BEAM = 13.0, 1.4  # real-time factor of the search with beams of 15, 13, 11 on egs/amazon_queen's tri2: 0.082, 0.041, 0.021
-DEFAULTS = {"nj": 2, "num-ranks": 2}  # of options
+DEFAULTS = {"nj": 2, "num-ranks": 2}  # defaults of options
 EPOCHS = {"train_dnn": 10, "simulate_parallel": 10, "train_lfmmi": 6, "train_ctc": 10, "train_smbr": 4, "train_lstm_lm": 40}
 Amount = Callable[[Call, Corpus], float]
-NetworkPart = tuple[str, float]  # the rate that holds for it, Gflop
+NetworkPart = tuple[str, float]  # (name of its rate, Gflop)
 
 
 def nothing(call: Call, corpus: Corpus) -> float:
-    """What does not grow."""
+    """The amount of a work that does not grow."""
     return 0.0
 
 
@@ -31,14 +31,14 @@ def nothing(call: Call, corpus: Corpus) -> float:
 class Work:
     """A kind of work.
 
-    unit     what an amount of 1 is
-    amount   of a call, beside what its network takes
-    size     what the output grows with
-    workers  the option with the number of processes that share it; '' for one process
-    default  the number without that option; 0: that of `DEFAULTS`
-    held     hours, for instance, that the processes share and hold in memory
-    loaded   million n-grams that each of them holds
-    network  what the scores or the training of a network take beside the amount
+    unit     meaning of an amount of 1
+    amount   amount of a call, without its network
+    size     quantity to which the size of the output is proportional
+    workers  option with the number of processes that share the work; '' for one process
+    default  default of that option; 0: that of `DEFAULTS`
+    held     data that the processes divide among them and keep in memory, such as hours
+    loaded   million n-grams that each process loads
+    network  cost of a network's scores or training in addition to the amount
     """
 
     unit: str
@@ -51,47 +51,47 @@ class Work:
     default: int = 0
 
     def num_workers(self, call: Call) -> int:
-        """Processes of a call."""
+        """Number of processes of a call."""
         return int(call.number(self.workers, self.default or DEFAULTS[self.workers])) if self.workers else 1
 
     def memory(self, call: Call, corpus: Corpus) -> float:
-        """What the memory of a process grows with."""
+        """Quantity that determines the memory of a process."""
         return self.loaded(call, corpus) or self.held(call, corpus) / self.num_workers(call)
 
 
 def hours_of(place: int) -> Amount:
-    """Hours of the data directory that is this word of a call."""
+    """Hours of the data directory at this word of a call."""
     return lambda call, corpus: corpus.hours_of(call.words[place])
 
 
 def hours_by_columns(place: int) -> Amount:
-    """Hours of the data directory that is this word, times its columns, of which 40 are one."""
+    """Hours of the data directory at this word, times its columns / 40."""
     return lambda call, corpus: corpus.hours_of(call.words[place]) * corpus.columns_of(call.words[place]) / 40
 
 
 def million_words(call: Call, corpus: Corpus) -> float:
-    """Of the text that is the first word of a call, for each order of n-grams."""
+    """Million words of the text at the first word of a call, times the order of n-grams."""
     return corpus.words_of(call.words[0]) / 1e6 * call.number("order", 3)
 
 
 def million_ngrams(place: int) -> Amount:
-    """Of the language model that is this word of a call."""
+    """Million n-grams of the language model at this word of a call."""
     return lambda call, corpus: corpus.ngrams_of(call.words[place]) / 1e6
 
 
 def million_mixed(call: Call, corpus: Corpus) -> float:
-    """N-grams of the mixture that is the first word."""
+    """Million n-grams of the mixture at the first word."""
     return sum(map(corpus.ngrams_of, call.words[1:])) / 1e6
 
 
 def thousand_words(call: Call, corpus: Corpus) -> float:
-    """Different words of the training texts, by Heaps' law: 3,400 of 31,000 running ones, 46,000 of 3 million."""
+    """Thousand distinct words of the training texts, by Heaps' law: 3,400 of 31,000 running ones, 46,000 of 3 million."""
     texts = [corpus.words_of(word) for word in call.words if word.endswith("/text")]
     return 10 * max(texts or [10_000 * corpus.most_hours]) ** 0.565 / 1000
 
 
 def gmm_training(iterations: int, num_gauss: int, num_leaves: int) -> Amount:
-    """Hours times iterations times Gaussians of a state; the arguments are the defaults of the options."""
+    """Hours times iterations times Gaussians per state; the arguments are the defaults of the options."""
 
     def amount(call: Call, corpus: Corpus) -> float:
         leaves = call.number("num-leaves", num_leaves)
@@ -106,17 +106,17 @@ def decoding(place: int) -> Amount:
 
 
 def epochs_of(call: Call) -> float:
-    """Passes over the data."""
+    """Number of passes over the data."""
     return call.number("num-epochs", EPOCHS[call.name])
 
 
 def hours_of_epochs(call: Call, corpus: Corpus) -> float:
-    """Hours of the training data, each pass over them counted."""
+    """Hours of the training data times passes over them."""
     return corpus.hours_of(call.words[0]) * epochs_of(call)
 
 
 def network_training(call: Call, corpus: Corpus) -> float:
-    """Gflop of a network that a call makes or trains on."""
+    """Gflop of a network that a call trains."""
     network = corpus.model_of(call.words[-1]).network or NetworkSize(0, 0)
     return network.training_gflop(FRAMES_PER_HOUR * hours_of_epochs(call, corpus))
 
@@ -127,35 +127,35 @@ def rbm_training(call: Call, corpus: Corpus) -> float:
 
 
 def lstm_lm_training(call: Call, corpus: Corpus) -> float:
-    """Gflop, for each word: the cells of all layers and the scores of the vocabulary."""
+    """Gflop: per word, the cells of all layers and the scores of the vocabulary."""
     dim, layers = call.number("dim", 200), call.number("num-layers", 1)
     products = 8 * dim**2 * layers + dim * 1000 * thousand_words(call, corpus)
     return NetworkSize(products, products).training_gflop(corpus.words_of(call.words[0]) * epochs_of(call))
 
 
 def million_parameters(call: Call, corpus: Corpus) -> float:
-    """Of the network that a call makes."""
+    """Million parameters of the network that a call makes."""
     network = corpus.model_of(call.words[-1]).network
     return network.parameters / 1e6 if network else 0.0
 
 
 def thousand_gaussians(num_gauss: int) -> Amount:
-    """Of the model that a call makes; the argument is the default of the option."""
+    """Thousand Gaussians of the model that a call makes; the argument is the default of the option."""
     return lambda call, corpus: call.number("num-gauss", num_gauss) / 1000
 
 
 def key_of_network(network: NetworkSize, call: Call) -> str:
-    """The name of the rate of its training."""
+    """The name of the rate of a network's training."""
     return f"train_dnn {network.kind}{', natural gradient' if with_natural_gradient(call) else ''}"
 
 
 def with_natural_gradient(call: Call) -> bool:
-    """Whether a call asks for it."""
+    """Whether a call uses natural gradient."""
     return call.flags.get("natural-gradient", "none") != "none"
 
 
 def _scores(place: int, data: int) -> Callable[[Call, Corpus], NetworkPart | None]:
-    """Of the network that is --model-dir, or this word, for the data directory that is the other one."""
+    """Scores of the network in --model-dir, or at word `place`, for the data directory at word `data`."""
 
     def part(call: Call, corpus: Corpus) -> NetworkPart | None:
         network = corpus.model_of(call.flags.get("model-dir", call.words[place])).network
@@ -166,7 +166,7 @@ def _scores(place: int, data: int) -> Callable[[Call, Corpus], NetworkPart | Non
 
 
 def _training(call: Call, corpus: Corpus) -> NetworkPart | None:
-    """Of the network that a criterion of sequences trains."""
+    """Training of a network by a sequence criterion."""
     network = corpus.model_of(call.words[-1]).network
     return (key_of_network(network, call), network_training(call, corpus)) if network else None
 
@@ -177,12 +177,12 @@ def _gmm(iterations: int, num_gauss: int, num_leaves: int) -> Work:
 
 
 def _ivectors(call: Call, corpus: Corpus) -> float:
-    """Hours, times Gaussians of which 128 are one, times dimensions of which 40 are one."""
+    """Hours times Gaussians / 128 times dimensions / 40."""
     return corpus.hours_of(call.words[0]) * call.number("num-gauss", 128) / 128 * call.number("ivector-dim", 40) / 40
 
 
 def _extracted(call: Call, corpus: Corpus) -> float:
-    """Hours, times dimensions of which 40 are one."""
+    """Hours times dimensions / 40."""
     return corpus.hours_of(call.words[0]) * corpus.model_of(call.words[1]).columns / 40
 
 
@@ -196,11 +196,11 @@ _SEARCH = Work("hour of speech at beam 13", decoding(1), hours_of(1), "nj", load
 _LANGUAGE_MODEL = Work("million n-grams", million_ngrams(0), million_ngrams(0), loaded=million_ngrams(0))
 _MADE_GRAMMAR = Work("million n-grams", million_ngrams(1), million_ngrams(1), loaded=million_ngrams(1))
 
-LITTLE = frozenset(  # programs that take seconds, whatever the corpus
+LITTLE = frozenset(  # programs that take seconds for any corpus
     "validate_data_dir copy_data_dir fix_data_dir subset_data_dir combine_data perturb_data_dir split_data_dir dict_dir_add_pronprobs "
     "collect_results collect_parallel keep_training compare_published validate_lang get_lms make_stm prepare_lm_text".split()
 )
-BEFORE = frozenset(  # programs that find the corpus and make data directories of it: a plan needs what they make
+BEFORE = frozenset(  # programs that find the corpus and create data directories: a plan needs their output
     "check_install get_corpus make_corpus prepare_data prepare_own_data prepare_swbd prepare_eval2000 prepare_rt03 prepare_fisher "
     "split_fisher prepare_librispeech".split()
 )
@@ -238,11 +238,11 @@ WORKS = {
     "build_chain_tree": _ALIGNMENT,
     **dict.fromkeys(("train_smbr", "train_lfmmi", "train_ctc"), _SEQUENCES),
 }
-_LIKE = {"prepare_joint_dict": "prepare_dict", "prepare_fisher_dict": "prepare_dict"}  # the same work by another name
+_LIKE = {"prepare_joint_dict": "prepare_dict", "prepare_fisher_dict": "prepare_dict"}  # the same work under another name
 
 
 def key_of(call: Call, corpus: Corpus) -> str:
-    """The name of a call's rates: features differ by their width, searches by their kind, trainings by the layers of the network."""
+    """The name of a call's rates: features are distinguished by width, searches by kind, trainings by the layers of the network."""
     network = corpus.model_of(call.words[-1]).network if call.name in ("train_dnn", "simulate_parallel") else None
     if network:
         return key_of_network(network, call).replace("train_dnn", call.name)
@@ -253,7 +253,7 @@ def key_of(call: Call, corpus: Corpus) -> str:
 
 
 def _search(call: Call, corpus: Corpus) -> str | None:
-    """That of CTC; whether another one has the scores of a network, with which jobs take more memory."""
+    """The kind of a search: CTC, or with the scores of a network, for which jobs take more memory; else None."""
     if call.name == "decode_ctc":
         return call.flags.get("search", "prefix")
     has_network = call.name == "decode" and corpus.model_of(call.flags.get("model-dir", os.path.dirname(call.words[0]))).network

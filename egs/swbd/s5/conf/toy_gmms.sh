@@ -1,4 +1,4 @@
-# What the toy sizes of the recipes for telephone speech share: models for a few minutes; sourced by them.
+# Common toy sizes of the recipes for telephone speech, for a few minutes of speech; sourced by their sizes.
 # shellcheck shell=bash disable=SC2034
 disk_gb=0.1
 missing_opts="--max-missing 0.2"    # models of so little speech cannot align all of it

@@ -1,4 +1,4 @@
-# Sizes for a few minutes of speech, by which all stages are tried; sourced by run.sh.
+# Sizes for a few minutes of speech, for trying all stages; sourced by run.sh.
 # shellcheck shell=bash disable=SC2034
 . conf/toy_gmms.sh
 split_opts="--num-dev 12 --num-test 12"
