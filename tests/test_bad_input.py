@@ -210,7 +210,7 @@ def test_full_disk(program, kilobytes, trained, small_disk):
 
 
 def test_more_parts_than_utterances(audio, tmp_path):
-    sentence = f"NUM: 13 parts cannot be made of the 12 utterances of {audio}; give fewer"
+    sentence = f"NUM: 12 utterances of {audio} cannot be split into 13 parts; give fewer"
     assert_refused(tmp_path, sentence, "split_data_dir.py", audio, 13)
 
 
@@ -242,7 +242,7 @@ def test_normalisation_without_features(audio, tmp_path):
 def test_a_file_in_place_of_a_directory(audio, tmp_path):
     taken = tmp_path / "taken"
     taken.touch()
-    sentence = f"--out-dir {taken}: there is a file of this name; give a directory"
+    sentence = f"--out-dir {taken}: a file of this name exists; give a directory"
     assert_refused(tmp_path, sentence, "transcribe.py", "--out-dir", taken, tmp_path / "model", audio / "audio/ann-000.wav")
 
 

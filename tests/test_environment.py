@@ -83,7 +83,7 @@ def test_other_requirements_come_beside_the_first(tree, tmp_path):
 
 
 @pytest.mark.parametrize("requirement, changes, sentence", [
-    ("nosuchpackage-of-pyasr==1", {"PIP_NO_INDEX": "1"}, "no ready-made package nosuchpackage-of-pyasr==1 for this Python"),
+    ("nosuchpackage-of-pyasr==1", {"PIP_NO_INDEX": "1"}, "no binary package nosuchpackage-of-pyasr==1 for this Python"),
     ("zipp==4.1.2", {"PIP_PROXY": "http://127.0.0.1:1", "PIP_RETRIES": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull},
      "the package index was not reached: check the network"),
     ("", {"PYASR_PYTHON": "/bin/false"}, "PYASR_PYTHON=/bin/false is no Python of version 3.10 or newer"),

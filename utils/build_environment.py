@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Install a requirements file into .venv, making .venv first if need be; called by path.sh and tests/run.sh.
+"""Install a requirements file into .venv and create .venv if it does not exist; path.sh and tests/run.sh call this program.
 
-Reads: requirements.txt (also as constraints for other files). Writes: .venv, with a copy of the file as a mark when all of it is installed.
+Reads   requirements.txt (also the constraints for other requirements files)
+Writes  .venv; a copy of the requirements file in .venv marks a complete installation
 
     utils/build_environment.py requirements.txt
 
-Another file is installed beside requirements.txt. Two at once are safe: the second waits for the first. What an interrupted build left
-is made anew. Runs on plain Python, without pyasr.
+Another requirements file is installed in addition to requirements.txt. Concurrent calls are safe: the second waits for the first.
+An interrupted build is started again from scratch. Runs on plain Python, without pyasr.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ CAUSES = [
     (r"NewConnectionError|name resolution|Name or service not known|Network is unreachable|ConnectTimeout|ProxyError|Connection refused",
      "the package index was not reached: check the network, or pip's settings for a proxy or mirror (pip config list)"),
     (r"No matching distribution found for (\S+)",
-     "no ready-made package \\1 for this Python and system: try another Python (3.10 to 3.14) with PYASR_PYTHON=/path/to/python3"),
-    (r"Permission denied", "a directory may not be written: see the owner of .venv"),
+     "no binary package \\1 for this Python and system: try another Python (3.10 to 3.14) with PYASR_PYTHON=/path/to/python3"),
+    (r"Permission denied", "no permission to write a directory: check the owner of .venv"),
 ]
 
 
 class Failure(Exception):
-    """One sentence for the user."""
+    """Error message for the user, in one sentence."""
 
 
 def mark(name: str) -> Path:
     return VENV / f".installed-{name}"
 
 
-def wanted(name: str) -> str:
-    """What the mark of a complete installation holds: also where it is, because an environment that was moved does not work."""
+def mark_content(name: str) -> str:
+    """Content of the mark of a complete installation. It includes the path of .venv, because a moved environment does not work."""
     return f"# {VENV}\n" + (ROOT / name).read_text(encoding="utf-8")
 
 
 def is_complete(name: str) -> bool:
-    return exists() and mark(name).is_file() and mark(name).read_text(encoding="utf-8") == wanted(name)
+    return exists() and mark(name).is_file() and mark(name).read_text(encoding="utf-8") == mark_content(name)
 
 
 def exists() -> bool:
-    """Whether there is an environment: without pyvenv.cfg its python is the system's, with the system's packages."""
+    """Whether the environment exists. Without pyvenv.cfg, its python is the system's, with the system's packages."""
     return python().exists() and (VENV / "pyvenv.cfg").exists()
 
 
@@ -58,7 +59,7 @@ def python() -> Path:
 
 
 def run(command: list, log: Path) -> None:
-    """Run a command with its output in `log`. Raises Failure with a likely cause."""
+    """Run a command and append its output to `log`. Raises Failure with a likely cause."""
     with log.open("a", encoding="utf-8") as f:
         status = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT).returncode
     if status:
@@ -75,15 +76,15 @@ def cause(text: str) -> str:
 
 
 def make_venv(log: Path) -> None:
-    """An empty environment in the place of whatever an interrupted build has left."""
+    """Create an empty environment, in place of one that an interrupted build has left."""
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         run([sys.executable, "-m", "venv", "--clear", VENV], log)
     elif importlib.util.find_spec("virtualenv"):
         run([sys.executable, "-m", "virtualenv", "--clear", VENV], log)
     else:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise Failure(f"{sys.executable} cannot make environments: install its venv module (Debian, Ubuntu: apt-get install "
-                      f"python{version}-venv; without root: another Python by PYASR_PYTHON=/path/to/python3)")
+        raise Failure(f"{sys.executable} cannot create environments: install its venv module (Debian, Ubuntu: apt-get install "
+                      f"python{version}-venv; without root: use another Python with PYASR_PYTHON=/path/to/python3)")
 
 
 def install(name: str) -> None:
@@ -91,16 +92,16 @@ def install(name: str) -> None:
         raise Failure(f"{VENV} is a link to {VENV.resolve()}, which may be the environment of another copy of the toolkit; delete the link")
     log = ROOT / ".venv.log"
     log.write_text("", encoding="utf-8")
-    print(f"installing {name} into {VENV} (this is done once; log: {log})", file=sys.stderr, flush=True)
+    print(f"installing {name} into {VENV} (once; log: {log})", file=sys.stderr, flush=True)
     if not (exists() and mark("requirements.txt").is_file()):
         make_venv(log)
     mark(name).unlink(missing_ok=True)
     constraints = ["-c", ROOT / "requirements.txt"] if name != "requirements.txt" else []
     run([python(), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:",
          "-r", ROOT / name, *constraints], log)
-    os.sync()  # the mark must not outlast a loss of power that what it stands for does not
+    os.sync()  # after a power loss, the mark must not exist without the files that it stands for
     scratch = mark(name).with_suffix(".tmp")
-    scratch.write_text(wanted(name), encoding="utf-8")
+    scratch.write_text(mark_content(name), encoding="utf-8")
     scratch.replace(mark(name))
     log.unlink()
 
@@ -130,4 +131,4 @@ if __name__ == "__main__":
     except OSError as error:
         sys.exit(f"path.sh: error: {error.filename or VENV}: {error.strerror}")
     except KeyboardInterrupt:
-        sys.exit("path.sh: interrupted; the same command goes on")
+        sys.exit("path.sh: interrupted; run the same command again to continue")

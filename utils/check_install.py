@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Check that this machine has what recipes need: Python, libraries, an MPI that starts ranks, disk and memory.
+"""Check that this machine has what recipes need: Python, libraries, an MPI that starts ranks, disk space and memory.
 
-Reads: nothing. Writes: nothing; one line for each thing, OK or MISSING with how to install it. Exit status 1 if a needed one is missing.
+Reads   nothing
+Writes  a line for each requirement to standard output: OK, or MISSING with how to install it; exit status 1 if a requirement is missing
 
     utils/check_install.py --disk-gb 2
 """
@@ -17,16 +18,16 @@ from pyasr.cluster.installation import all_checks, report
 
 @dataclass(frozen=True)
 class CheckInstall:
-    """Where the recipe will write."""
+    """Options of the check."""
 
-    dir: Path = option(Path("."), "directory whose disk is looked at; it need not be there yet")
-    disk_gb: float = option(2.0, "what the recipe writes there in all, GB", minimum=0)
+    dir: Path = option(Path("."), "directory whose disk is checked; need not exist")
+    disk_gb: float = option(2.0, "disk space that the recipe needs, GB", minimum=0)
 
 
 def main(options: CheckInstall) -> None:
     missing = report(all_checks(options.dir.absolute(), options.disk_gb))
     if missing:
-        raise UserError(f"{', '.join(missing)} missing; see the lines above")
+        raise UserError(f"missing: {', '.join(missing)}; see the lines above")
 
 
 run_step(CheckInstall, main, __doc__)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write the page of published experiments on parallel training: claims with our verdicts, tables, and pictures.
+"""Write the report of published experiments on parallel training: claims with our verdicts, tables, and figures.
 
-Reads   RESULTS/*.jsonl, which utils/keep_training.py has written
-Writes  PAGE, and beside it WORK_TABLE_{loss,wer,time,drift}.svg; a page that is no such one is replaced with --force alone
+Reads   RESULTS/*.jsonl of utils/keep_training.py
+Writes  PAGE and WORK_TABLE_{loss,wer,time,drift}.svg in the same directory; any other existing file PAGE is replaced only with --force
 
-    local/experiments/page.sh        # of all experiments of a recipe
+    local/experiments/page.sh        # all experiments of a recipe
     utils/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned parallel parallel/RESULTS.md
 """
 
@@ -25,15 +25,15 @@ _MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_p
 
 @dataclass(frozen=True)
 class CollectParallel:
-    results: Path = argument("directory of files WORK.jsonl of kept trainings")
-    page: Path = argument("Markdown file to be written")
-    claims: Path | None = option(None, "file of published claims, lines CLAIM SOURCE PUBLISHED TEST with tabs between them")
-    planned: Path | None = option(None, "file of planned trainings, as --list of the scripts in local/experiments writes it; "
-                                         "those that have not been run are shown as missing")
+    results: Path = argument("directory of kept trainings, files WORK.jsonl")
+    page: Path = argument("Markdown file to write")
+    claims: Path | None = option(None, "file of published claims: tab-separated lines CLAIM SOURCE PUBLISHED TEST")
+    planned: Path | None = option(None, "file of planned trainings, as written by --list of the scripts in local/experiments; "
+                                         "trainings that have not been run are shown as missing")
 
 
 def main(options: CollectParallel) -> None:
-    check_replaceable(options.page, _MARK, "page of parallel training that this program has written")
+    check_replaceable(options.page, _MARK, "report of parallel training written by this program")
     claims = read_claims(options.claims) if options.claims else []
     found = Experiments(claims, kept_cells(options.results), read_planned(options.planned) if options.planned else [])
     if not found.names:
@@ -47,4 +47,4 @@ def main(options: CollectParallel) -> None:
 
 
 if __name__ == "__main__":
-    run_step(CollectParallel, main, __doc__, force="replace a file that is no page of parallel training")
+    run_step(CollectParallel, main, __doc__, force="replace an existing file that is not a report of parallel training")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write the page of results of an experiment directory and show its table.
+"""Write the results page of an experiment directory and print its table.
 
-Reads   EXP/**/scoring, and the done-files of everything that was made on the way; KEPT; PUBLISHED
-Writes  PAGE; a file that is no such page is replaced with --force alone; KEPT
+Reads   EXP/**/scoring and the done-files (.done.json) of the directories that lead to it; KEPT; PUBLISHED
+Writes  PAGE (any other existing file is replaced only with --force); KEPT
 
     utils/collect_results.py exp exp/RESULTS.md
 """
@@ -25,15 +25,15 @@ _MARK = r"# Results\n\nWritten by `utils/collect_results\.py`"
 @dataclass(frozen=True)
 class CollectResults:
     exp: Path = argument("experiment directory")
-    page: Path = argument("Markdown file to be written")
-    kept: Path | None = option(None, "file (JSON) of networks with several seeds that earlier runs have trained, perhaps elsewhere: they "
-                                     "stand on the page, too, and those of EXP are added to it")
-    published: Path | None = option(None, "file of published WERs, which the page shows beside those of EXP: lines 'DECODING WER SOURCE', "
-                                          "with tabs between them, where DECODING is a decode directory below EXP")
+    page: Path = argument("Markdown file to write")
+    kept: Path | None = option(None, "JSON file of networks trained with several seeds in earlier runs, possibly elsewhere; the page "
+                                     "shows them, too, and those of EXP are added to the file")
+    published: Path | None = option(None, "file of published WERs, shown next to those of EXP: tab-separated lines DECODING WER SOURCE, "
+                                          "where DECODING is a decode directory below EXP")
 
 
 def main(options: CollectResults) -> None:
-    check_replaceable(options.page, _MARK, "page of results that this program has written")
+    check_replaceable(options.page, _MARK, "results page written by this program")
     systems = find_systems(options.exp)
     kept = read_seed_runs(options.kept) if options.kept else []
     runs = together(kept, seed_runs(systems))
@@ -50,4 +50,4 @@ def main(options: CollectResults) -> None:
 
 
 if __name__ == "__main__":
-    run_step(CollectResults, main, __doc__, force="replace a file that is no page of results")
+    run_step(CollectResults, main, __doc__, force="replace an existing file that is not a results page")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make one data directory of several.
+"""Combine several data directories into one.
 
 Reads   SOURCES
 Writes  OUT
@@ -19,7 +19,7 @@ from pyasr.data.datadir import DataDir
 
 @dataclass(frozen=True)
 class CombineData:
-    out: Path = argument("data directory to be made")
+    out: Path = argument("data directory to write")
     sources: tuple = argument("data directories", many=True)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write a page of the tables of a published experiment, with our numbers beside the published ones.
+"""Write the tables of a published experiment, with our numbers next to the published ones.
 
-Reads   TABLES, EXP/*/{metrics.jsonl,decode_*/scoring} and the done-files of what was made
-Writes  PAGE; a file that is no such page is replaced with --force alone
+Reads   TABLES, EXP/*/{metrics.jsonl,decode_*/scoring} and the done-files (.done.json) of the systems
+Writes  PAGE; any other existing file is replaced only with --force
 
-Numbers of ours that do not exist yet are shown as missing, so that the page can be written before the first training.
+Numbers that have not been measured yet are shown as missing, so the page can be written before the first training.
 
     utils/compare_published.py local/experiments/su_chen.tsv exp/experiments/su_chen exp/experiments/su_chen/RESULTS.md
 """
@@ -23,13 +23,13 @@ _MARK = r"# [^\n]*\n\nWritten by `utils/compare_published\.py`"
 
 @dataclass(frozen=True)
 class ComparePublished:
-    tables: Path = argument("file of published tables: lines TABLE ROW COLUMN PUBLISHED MEASURE with tabs between them")
+    tables: Path = argument("file of published tables: tab-separated lines TABLE ROW COLUMN PUBLISHED MEASURE")
     exp: Path = argument("directory of the experiment's systems; need not exist")
-    page: Path = argument("Markdown file to be written")
+    page: Path = argument("Markdown file to write")
 
 
 def main(options: ComparePublished) -> None:
-    check_replaceable(options.page, _MARK, "page of published results that this program has written")
+    check_replaceable(options.page, _MARK, "page of published results written by this program")
     experiment = read_experiment(options.tables)
     options.page.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.page) as f:
@@ -39,4 +39,4 @@ def main(options: ComparePublished) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ComparePublished, main, __doc__, force="replace a file that is no page of published results")
+    run_step(ComparePublished, main, __doc__, force="replace an existing file that is not a page of published results")

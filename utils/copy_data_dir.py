@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copy a data directory, with other names of utterances and speakers if wanted.
+"""Copy a data directory, optionally with new names of utterances and speakers.
 
 Reads   DATA
 Writes  OUT
@@ -20,8 +20,8 @@ from pyasr.data.datadir import DataDir
 @dataclass(frozen=True)
 class CopyDataDir:
     data: Path = argument("data directory")
-    out: Path = argument("data directory to be made")
-    features: bool = option(True, "copy the tables of features too; false where they are to be made anew")
+    out: Path = argument("data directory to write")
+    features: bool = option(True, "copy the feature tables, too; false if new features will be extracted")
     renaming: subsets.Renaming = group(subsets.Renaming)
 
 

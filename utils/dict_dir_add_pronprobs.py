@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Give a dictionary the probabilities of its pronunciations, and of silence around its words, that were counted in alignments.
+"""Add probabilities of pronunciations, and of silence around words, to a dictionary, from counts in alignments.
 
 Reads   DICT_DIR; PRONS_DIR/{pron,sil,pron_bigram}_counts_nowb.txt of steps/get_prons.py or Kaldi's get_prons.sh
 Writes  OUT: the dictionary with lexiconp.txt, lexiconp_silprob.txt, silprob.txt, for utils/prepare_lang.py
@@ -20,9 +20,9 @@ from pyasr.lang.pron_probs import PronProbOptions, add_probabilities, summary
 
 @dataclass(frozen=True)
 class AddPronProbs:
-    dict_dir: Path = argument("dictionary directory that the alignments were made with")
+    dict_dir: Path = argument("dictionary directory of the alignments")
     prons_dir: Path = argument("directory of the counts")
-    out: Path = argument("dictionary directory to make")
+    out: Path = argument("dictionary directory to write")
     probs: PronProbOptions = group(PronProbOptions)
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write a network in the form of Kaldi's nnet3 or nnet1, as text, in a directory for Kaldi's decoding scripts.
+"""Write a network in Kaldi's nnet3 or nnet1 format, as text, to a directory for Kaldi's decoding scripts.
 
 Reads  MODEL_DIR/{final.nnet,final.mdl,tree,phones.txt,input.json}
-Writes OUT/{final.mdl,tree,phones.txt,cmvn_opts}, of networks that answer on some frames also frame_subsampling_factor;
-       with --form nnet1 also {final.nnet,final.feature_transform,ali_train_pdf.counts}, of features with derivatives also delta_opts
+Writes OUT/{final.mdl,tree,phones.txt,cmvn_opts}; frame_subsampling_factor if the network has a lower output frame rate;
+       with --form nnet1 also {final.nnet,final.feature_transform,ali_train_pdf.counts}; delta_opts for features with derivatives
 
-Feed-forward networks, and for nnet3 those over time, without recurrent and convolutional layers; steps/train_dnn.py makes them.
+Supported: feed-forward networks of steps/train_dnn.py and, with nnet3, time-delay networks; no recurrent or convolutional layers.
 
 Example:
     utils/export_kaldi.py --form nnet3 exp/dnn exp/dnn_kaldi
@@ -22,8 +22,8 @@ from pyasr.export.kinds import FORMS
 @dataclass(frozen=True)
 class ExportKaldi:
     model_dir: Path = argument("directory of the network")
-    out: Path = argument("directory to make")
-    form: str = option("nnet3", "which of Kaldi's kinds of networks", choices=FORMS)
+    out: Path = argument("directory to write")
+    form: str = option("nnet3", "Kaldi's network format", choices=FORMS)
 
 
 def main(options: ExportKaldi) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write a network as an ONNX file, from normalised features to the scores that the decoder takes.
+"""Write a network as an ONNX file that maps normalised features to the scores of the decoder.
 
-Reads  MODEL_DIR/{final.nnet,input.json}; where --data is given, also DATA/{feats.scp,feats/options.json} and MODEL_DIR/feature_origin.json
-Writes OUT; a file that is no network of this program is replaced with --force alone
+Reads  MODEL_DIR/{final.nnet,input.json}; with --data also DATA/{feats.scp,feats/options.json} and MODEL_DIR/feature_origin.json
+Writes OUT; an existing file that is not a network of this program is replaced only with --force
 
-Derivatives, splicing, normalisation of the input, priors and their factor are in the graph; cepstral mean normalisation and transforms of
-speakers are not. The metadata of the file tell contexts, subsampling and normalisation.
+The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It does not contain cepstral mean normalisation
+and speaker transforms. The metadata of the file state context, subsampling and normalisation.
 
 Example:
     utils/export_onnx.py --data data/train_hires exp/dnn dnn.onnx
@@ -29,34 +29,34 @@ _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five le
 @dataclass(frozen=True)
 class ExportOnnx:
     model_dir: Path = argument("directory of the model")
-    out: Path = argument("ONNX file to make, its folder too if need be")
-    unit: str = option("utterance", "what the graph takes: whole utterances, or chunks with their context", choices=UNITS)
-    data: Path | None = option(None, "data directory with features like those of training, the options of which go into the metadata")
+    out: Path = argument("ONNX file to write; its directory is created")
+    unit: str = option("utterance", "input of the graph: whole utterances, or chunks with context", choices=UNITS)
+    data: Path | None = option(None, "data directory with features like those of the training; their options go into the metadata")
 
 
 def feature_options(data: Path, model_dir: Path) -> str:
-    """The options by which a directory's features were made. Raises UserError where they are known to be others than in training."""
+    """Feature options of a data directory. Raises UserError if they are known to differ from those of the training."""
     path = data / "feats" / "options.json"
     if name := made_of_features(kept_origins(model_dir) or origins_of(data)):
-        found = f"{model_dir} takes {name}, which are made of other features, so that no options of audio tell of them"
-        raise UserError(f"--data {data}: {found}; leave --data out")
+        found = f"{model_dir} takes {name}, which are derived from other features, so no audio options describe them"
+        raise UserError(f"--data {data}: {found}; omit --data")
     if not path.exists():
-        raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or another of make_*.py has made")
+        raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or another make_*.py has extracted")
     check_origin(data, model_dir)
     return path.read_text(encoding="utf-8")
 
 
-def onnx_content(options: ExportOnnx, told: str) -> bytes:
+def onnx_content(options: ExportOnnx, description: str) -> bytes:
     from pyasr.export.onnx_model import acoustic_onnx  # imports torch
     from pyasr.export.source import read_source
 
-    return acoustic_onnx(*read_source(options.model_dir), options.unit, told)
+    return acoustic_onnx(*read_source(options.model_dir), options.unit, description)
 
 
 def main(options: ExportOnnx) -> None:
-    check_replaceable(options.out, _MARK, "network that this program has written")
-    told = feature_options(options.data, options.model_dir) if options.data else ""
-    content = onnx_content(options, told)
+    check_replaceable(options.out, _MARK, "network written by this program")
+    description = feature_options(options.data, options.model_dir) if options.data else ""
+    content = onnx_content(options, description)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.out, "wb") as f:
         f.write(content)
@@ -64,4 +64,4 @@ def main(options: ExportOnnx) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ExportOnnx, main, __doc__, force="replace a file that is no network of this program")
+    run_step(ExportOnnx, main, __doc__, force="replace an existing file that is not a network of this program")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Repair a data directory: sort it, remove broken lines and utterances that are not in every table, make spk2utt anew.
+"""Repair a data directory: sort it, remove broken lines and utterances that are not in every table, rebuild spk2utt.
 
 Reads   DATA
-Writes  DATA; what was there before is kept in DATA/.backup, as NAME, NAME.2 and so on
+Writes  DATA; the previous content is kept in DATA/.backup, as NAME, NAME.2 and so on
 
     utils/fix_data_dir.py data/train
 """
@@ -19,9 +19,9 @@ from pyasr.data.repair import fix
 @dataclass(frozen=True)
 class FixDataDir:
     data: Path = argument("data directory")
-    audio: str = option("exists", "remove utterances whose audio is not there or not as its header tells, or cannot be read whole",
+    audio: str = option("exists", "remove utterances whose audio is missing or differs from its header (exists), or is unreadable (read)",
                         choices=("no", "exists", "read"))  # fmt: skip
-    prefix_speakers: bool = option(False, "put 'SPEAKER-' before utterances that do not begin with their speaker")
+    prefix_speakers: bool = option(False, "prepend 'SPEAKER-' to the utterances whose name does not begin with their speaker")
 
 
 def main(options: FixDataDir) -> None:

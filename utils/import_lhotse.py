@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Make a data directory of lhotse's manifests: of recordings and supervisions, or of cuts.
+"""Convert lhotse manifests to a data directory: recordings and supervisions, or cuts.
 
 Reads   RECORDINGS and SUPERVISIONS, or CUTS (JSON lines or a JSON array, plain or compressed)
-Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}, {text,spk2gender} where the manifests tell them, and
-        reco2file_and_channel where recordings are channels of one file
+Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}; {text,spk2gender} if the manifests contain them;
+        reco2file_and_channel if recordings are channels of one file
 
-Every supervision is an utterance; where some have a text, those without are left out, and an empty one is a text. All that is wrong is
-listed with its fix, and then nothing is made.
+Every supervision is an utterance. If some have a text, those without one are skipped; an empty text counts as a text. If the manifests
+contain problems, each is listed with its fix, and nothing is written.
 
     utils/import_lhotse.py recordings.jsonl.gz supervisions.jsonl.gz data/train
     utils/import_lhotse.py cuts.jsonl.gz data/train
@@ -25,15 +25,15 @@ from pyasr.intake.lhotse import read_cuts, read_manifests, save_data_dir
 
 @dataclass(frozen=True)
 class ImportLhotse:
-    manifests: tuple[Path, ...] = argument("manifests of recordings and of supervisions, or one of cuts; last the data directory to make",
+    manifests: tuple[Path, ...] = argument("manifests of recordings and of supervisions, or one of cuts; then the data directory to write",
                                            many=True)  # fmt: skip
-    prefix_speakers: bool = option(True, "name utterances SPEAKER-NAME, so that they sort as speakers do")
+    prefix_speakers: bool = option(True, "name utterances SPEAKER-NAME, so that they sort in the order of their speakers")
 
 
 def main(options: ImportLhotse) -> None:
     *manifests, out_dir = options.manifests
     if len(manifests) not in (1, 2):
-        raise UserError(f"{len(options.manifests)} path(s) are given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT")
+        raise UserError(f"{len(options.manifests)} path(s) given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT")
     with output_of(options, out_dir, manifests) as out:
         read = read_cuts if len(manifests) == 1 else read_manifests
         found = read(*manifests, options.prefix_speakers)
@@ -42,11 +42,11 @@ def main(options: ImportLhotse) -> None:
         for note in found.notes:
             log.info(printable(note))
         if found.problems or not found.utterances:
-            told = f"{len(found.problems)} problem(s) and {len(found.utterances)} utterances"
-            raise UserError(f"{manifests[-1]}: {told}; nothing is made")
+            fault = f"{len(found.problems)} problem(s) and {len(found.utterances)} utterances"
+            raise UserError(f"{manifests[-1]}: {fault}; nothing was written")
         save_data_dir(found, out)
         num_taken = len(DataDir(out).utterances)
-    log.info(f"{out_dir}: {num_taken} utterances, {len(found.utterances) - num_taken} without a text left out")
+    log.info(f"{out_dir}: {num_taken} utterances, {len(found.utterances) - num_taken} without a text skipped")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Keep the result of a training, and of its decoding of the test set, as a line of a file.
+"""Store the result of a training, and of its decoding of the test set, as a line of a file.
 
-Reads   MODEL_DIR/metrics.jsonl; MODEL_DIR/simulation.json of steps/simulate_parallel.py; MODEL_DIR/decode_test/scoring if it exists
+Reads   MODEL_DIR/metrics.jsonl; MODEL_DIR/simulation.json of steps/simulate_parallel.py; MODEL_DIR/decode_test/scoring, if it exists
 Writes  RESULTS; replaces a line of the same training
 
 MODEL_DIR ends in TABLE/ROW/COLUMN/seedN, the name of the training.
@@ -21,8 +21,8 @@ from pyasr.report.kept_runs import keep
 @dataclass(frozen=True)
 class KeepTraining:
     model_dir: Path = argument("directory of the training")
-    results: Path = argument("file of results, a line of JSON each")
-    command: str = option("", "command to keep with it; empty: the one that the training recorded")
+    results: Path = argument("file of results, one line of JSON each")
+    command: str = option("", "command line to store with the result; empty: the command that the training recorded")
 
 
 def main(options: KeepTraining) -> None:

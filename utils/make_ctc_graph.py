@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make the decoding graph TLG.fst of a CTC network from a language directory of its units with a grammar.
+"""Build the decoding graph TLG.fst of a CTC network from a language directory of its units with a grammar.
 
-Reads   LANG_TEST (L_disambig.fst, G.fst, phones.txt, phones/disambig.int), made by utils/prepare_ctc_lang.py and utils/make_grammar.py
+Reads   LANG_TEST (L_disambig.fst, G.fst, phones.txt, phones/disambig.int) of utils/prepare_ctc_lang.py and utils/make_grammar.py
 Writes  GRAPH_DIR/{TLG.fst,words.txt,phones.txt,phones/}
 
 Example:
@@ -19,7 +19,7 @@ from pyasr.lang.ctc_graph import make_tlg
 @dataclass(frozen=True)
 class MakeCtcGraph:
     lang: Path = argument("lang directory of units with G.fst")
-    out: Path = argument("graph directory to make")
+    out: Path = argument("graph directory to write")
 
 
 def main(options: MakeCtcGraph) -> None:

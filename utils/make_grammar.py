@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make the grammar G.fst, in a copy of the lang directory, of an n-gram model in ARPA form or of an FST.
+"""Compile a grammar, an n-gram model in ARPA format or an FST, into G.fst in a copy of the lang directory.
 
-Reads  LANG, GRAMMAR: ARPA, OpenFst's text form with words or their ids, or a binary FST (vector, const); plain or compressed (gz, xz, bz2)
+Reads  LANG, GRAMMAR: ARPA, OpenFst text format with words or their ids, or a binary FST (vector, const); plain or compressed (gz, xz, bz2)
 Writes LANG_TEST: the files of LANG and G.fst
 
-Words of an ARPA file that LANG/words.txt does not have are left out and counted; in an FST they are an error.
+Words of an ARPA file that are not in LANG/words.txt are skipped and counted. In an FST they are an error.
 
 Example:
     utils/make_grammar.py data/lang data/local/lm/trigram/lm.arpa.gz data/lang_test
@@ -22,9 +22,9 @@ from pyasr.lang.grammar import make_grammar
 @dataclass(frozen=True)
 class MakeGrammar:
     lang: Path = argument("lang directory")
-    arpa: Path = argument("n-gram model in ARPA form, or an FST, text or binary")
-    out: Path = argument("lang directory to make")
-    acceptor: bool | None = option(None, "lines of a text FST have one label (true) or two (false); only where they do not tell")
+    arpa: Path = argument("n-gram model in ARPA format, or an FST, text or binary")
+    out: Path = argument("lang directory to write")
+    acceptor: bool | None = option(None, "lines of a text FST have one label (true) or two (false); give it only if the file is ambiguous")
 
 
 def main(options: MakeGrammar) -> None:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Make the decoding graph HCLG.fst of a model and a lang directory with a grammar.
+"""Build the decoding graph HCLG.fst of a model and a lang directory with a grammar.
 
 Reads  LANG_TEST (L_disambig.fst, G.fst, phones/), MODEL_DIR/{final.mdl,tree}
 Writes GRAPH_DIR/{HCLG.fst,words.txt,phones.txt,phones/,num_pdfs,disambig_tid.int}
 
 Example:
     utils/make_graph.py data/lang_test exp/tri1 exp/tri1/graph
-    utils/make_graph.py --self-loop-scale 1.0 data/lang_test exp/chain/tree exp/chain/tree/graph       # of LF-MMI
+    utils/make_graph.py --self-loop-scale 1.0 data/lang_test exp/chain/tree exp/chain/tree/graph       # LF-MMI
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from pyasr.sequence.chain import chain_topology
 class MakeGraph:
     lang: Path = argument("lang directory with G.fst")
     model_dir: Path = argument("directory with final.mdl and tree")
-    out: Path = argument("graph directory to make")
+    out: Path = argument("graph directory to write")
     graph: GraphOptions = group(GraphOptions)
 
 
@@ -32,15 +32,15 @@ def main(options: MakeGraph) -> None:
     inputs = [options.lang / name for name in ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones")]
     inputs += [options.model_dir / "final.mdl", options.model_dir / "tree"]
     with output_of(options, options.out, inputs) as out:
-        _tell_scale(options)
+        _check_scale(options)
         make_hclg(options.lang, options.model_dir, out, options.graph)
 
 
-def _tell_scale(options: MakeGraph) -> None:
-    """A warning where the scale of self-loops is not the one that networks of LF-MMI are trained with."""
+def _check_scale(options: MakeGraph) -> None:
+    """Warn if the scale of self-loops differs from the one in LF-MMI training."""
     topology, scale = read_transitions(options.model_dir / "final.mdl").topology, options.graph.self_loop_scale
     if scale != 1.0 and topology == chain_topology(topology.phones):
-        log.warning(f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops count fully: give --self-loop-scale 1.0, not {scale:g}")
+        log.warning(f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops have scale 1: give --self-loop-scale 1.0, not {scale:g}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mix n-gram models into one that has the n-grams of all, each with the weighted mean of its probabilities.
+"""Interpolate n-gram models: the mixture has the n-grams of all models, each with the weighted mean of its probabilities.
 
 Reads   MODELS: ARPA files, plain or compressed, of any orders, or directories of utils/train_lm.py; --heldout
 Writes  OUT/{lm.arpa.gz,weights}, with --heldout also OUT/perplexity.txt
@@ -19,7 +19,7 @@ from pyasr.lang.train_lm import arpa_file, check_lm_dir
 
 @dataclass(frozen=True)
 class MixLms:
-    out: Path = argument("directory of the mixture")
+    out: Path = argument("directory of the mixture to write")
     models: tuple[Path, ...] = argument("models: ARPA files, or directories with lm.arpa.gz", many=True)
     mix: MixOptions = group(MixOptions)
 

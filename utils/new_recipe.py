@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make a recipe directory for a corpus of your own, with models of a size that fits it (docs/own_corpus.md).
+"""Create a recipe directory for your own corpus, with models of a size that fits it (docs/own_corpus.md).
 
 Reads   SOURCE...: a folder of audio with a table (TSV, CSV: file, text, speaker), or the table and the folder; a folder of pairs of
-        audio and .txt, .lab or TextGrid files; Kaldi's data directories; lhotse's manifests
-Writes  DIR/{run.sh,cmd.sh,path.sh,conf/*.conf} and links to steps and utils; nothing else, nowhere else
+        audio and .txt, .lab or TextGrid files; Kaldi data directories; lhotse manifests
+Writes  DIR/{run.sh,cmd.sh,path.sh,conf/*.conf} and links to steps and utils; nothing outside DIR
 
-It says what it found and what it chose. DIR/run.sh then goes from the audio to word error rates.
+The program reports what it finds and what it chooses. DIR/run.sh then runs from the audio to word error rates.
 
     utils/new_recipe.py my_recipe my_corpus
     utils/new_recipe.py --lexicon lexicon.txt my_recipe train.tsv dev.tsv clips
@@ -26,14 +26,14 @@ from pyasr.intake.own.recipe import check_folder, recipe_files, write_recipe
 
 @dataclass(frozen=True)
 class NewRecipe:
-    paths: tuple[Path, ...] = argument("recipe directory to make, then what the corpus is in", many=True)
+    paths: tuple[Path, ...] = argument("recipe directory to create, then the sources of the corpus", many=True)
     corpus: CorpusOptions = group(CorpusOptions)
 
 
 def main(options: NewRecipe) -> None:
     folder, *sources = options.paths
     if not sources:
-        raise UserError(f"{folder} is given alone; give DIR, which is made, and what the corpus is in")
+        raise UserError(f"only {folder} is given; give DIR, which is created, and the sources of the corpus")
     check_folder(folder, ())
     prepared = prepare(sources, options.corpus)
     for sentence in findings(prepared):
@@ -41,7 +41,7 @@ def main(options: NewRecipe) -> None:
     for sentence in choices(prepared):
         log.info(sentence)
     write_recipe(folder, recipe_files(prepared, sources, options.corpus, num_cores()))
-    log.info(f"{folder} is made; run {folder}/run.sh")
+    log.info(f"created {folder}; run {folder}/run.sh")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make one directory of all that a scored decoding was made with, to be used by utils/transcribe.py and to be shipped.
+"""Pack everything that a scored decoding used into one directory, for utils/transcribe.py and for shipping.
 
-Features, normalisation, network or GMMs, fMLLR and i-vectors where the features had them, graph, lexicon, beams, LM weight and penalty: a
-model that was decoded and scored goes together, and what has changed since is refused. Run it where the recipe runs.
+The packed model contains features, normalisation, network or GMMs, fMLLR and i-vectors if the features use them, graph, lexicon, beams,
+LM weight and word insertion penalty. Files that have changed since the decoding are an error. Run it in the directory of the recipe.
 
-Reads  DECODE_DIR/{.done.json,scoring/summary.json}, graph, model and data directories that the former names, and what these were made from
-Writes MODEL, of which MODEL/model.json names every file with its size and SHA-256
+Reads  DECODE_DIR/{.done.json,scoring/summary.json}, its graph, model and data directories, and the directories that those came from
+Writes MODEL; MODEL/model.json lists every file with its size and SHA-256
 
 Example:
     utils/pack_model.py exp/dnn/decode_dev model
@@ -25,8 +25,8 @@ from pyasr.score.decode_dir import PointOptions
 
 @dataclass(frozen=True)
 class PackModel:
-    decode_dir: Path = argument("decode directory, scored: the one whose LM weight was chosen, on dev")
-    out: Path = argument("directory of the packed model")
+    decode_dir: Path = argument("scored decode directory, the one of the dev set on which the LM weight was chosen")
+    out: Path = argument("directory of the packed model to write")
     point: PointOptions = group(PointOptions)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make a data directory that holds each utterance at other speeds too, or at random volumes, to train on.
+"""Create a training data directory with copies of each utterance at other speeds, or with random volumes.
 
 Reads   DATA
 Writes  OUT
 
-    utils/perturb_data_dir.py data/train data/train_sp                                                # at 0.9, 1 and 1.1 times the speed
+    utils/perturb_data_dir.py data/train data/train_sp                                                # 0.9, 1 and 1.1 times the speed
     utils/perturb_data_dir.py --speeds "" --perturb-volume true data/train_sp data/train_sp_vol
 """
 
@@ -23,7 +23,7 @@ from pyasr.data.side_files import carry
 @dataclass(frozen=True)
 class PerturbDataDir:
     data: Path = argument("data directory")
-    out: Path = argument("data directory to be made")
+    out: Path = argument("data directory to write")
     perturbation: Perturbation = group(Perturbation)
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Say what a recipe takes before it is run: CPU time, time, disk, memory of a job, GPU time, by stages; and whether that fits here.
+"""Estimate the cost of a recipe by stage (CPU time, wall-clock time, disk, memory per job, GPU time), and whether it fits this machine.
 
 Reads   RECORD, the programs that the recipe would run (utils/recipe.sh writes it for `run.sh --plan true`), their configuration files,
-        networks, the lengths of data directories; benchmarks/rates.json, what these programs took where they were measured
-Writes  nothing
+        networks and data directories; benchmarks/rates.json, the measured cost of the programs
+Writes  the estimate to standard output
 
-Data directories have to be prepared. What a program takes grows with hours of speech, sizes of models and options as
-`pyasr.report.plan.works` declares. The exit status is 1 where disk or memory is not enough. Usually it is run by the recipe:
+Data directories have to be prepared. The cost of a program grows with hours of speech, model size and options, as declared in
+`pyasr.report.plan.works`. The exit status is 1 if disk or memory is not sufficient. Usually the recipe runs this program:
 
     utils/plan_recipe.py --rates benchmarks/rates.json exp/log/plan.calls
 """
@@ -28,8 +28,8 @@ from pyasr.report.plan.told import page
 
 @dataclass(frozen=True)
 class PlanRecipe:
-    record: Path = argument("the calls of a recipe, a line for each")
-    rates: Path | None = option(None, "file of benchmarks/measure_rates.py; unless given, that of the toolkit")
+    record: Path = argument("record of the program calls of a recipe, one per line")
+    rates: Path | None = option(None, "rates file of benchmarks/measure_rates.py; none: benchmarks/rates.json of the toolkit")
 
 
 def main(options: PlanRecipe) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make a language directory whose lexicon spells words in the units of a CTC network.
+"""Create a language directory whose lexicon spells words in the units of a CTC network.
 
 Reads   UNITS_DIR/units.model; LEXICON, whose first column is the vocabulary
 Writes  LANG_DIR: phones.txt (the units), words.txt lexicon.txt lexiconp.txt L.fst L_disambig.fst phones/*.{txt,int}
 
-With --num-spellings several segmentations of a word are allowed, as many as the network may have learnt (a unigram model gives them).
-Words with letters that the units lack are left out and counted. Then utils/make_grammar.py adds G.fst, utils/make_ctc_graph.py the graph.
+With --num-spellings N, a word has up to N segmentations, because the network may have learnt several (they come from a unigram model).
+Words with letters that no unit has are skipped and counted. Then utils/make_grammar.py adds G.fst, and utils/make_ctc_graph.py the graph.
 
 Example:
     utils/prepare_ctc_lang.py data/units data/local/dict/lexicon.txt data/lang_ctc
@@ -24,10 +24,10 @@ from pyasr.lang.vocabulary import read_vocabulary
 
 @dataclass(frozen=True)
 class PrepareCtcLang:
-    units_dir: Path = argument("directory of the units, made by utils/train_subwords.py")
+    units_dir: Path = argument("directory of the units, from utils/train_subwords.py")
     lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
-    lang_dir: Path = argument("language directory to make")
-    num_spellings: int = option(1, "most segmentations of a word", minimum=1)
+    lang_dir: Path = argument("language directory to write")
+    num_spellings: int = option(1, "maximum number of segmentations of a word", minimum=1)
 
 
 def main(options: PrepareCtcLang) -> None:
@@ -37,7 +37,7 @@ def main(options: PrepareCtcLang) -> None:
         write_subword_lang(lexicon, subwords.units, out)
     if unspelled:
         shown = " ".join(unspelled[:10]) + " ..." * (len(unspelled) > 10)
-        log.warning(f"{len(unspelled)} word(s) of {options.lexicon} cannot be spelled in the units and are left out: {shown}")
+        log.warning(f"{len(unspelled)} word(s) of {options.lexicon} cannot be spelled in the units and are skipped: {shown}")
     log.info(f"{options.lang_dir}: {len(lexicon)} words, {len(lexicon.rows())} spellings")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Make a dictionary directory (Kaldi's local/dict) for the words of a text.
+"""Create a dictionary directory (Kaldi's local/dict) for the words of a text.
 
 Reads   TEXT (Kaldi's `text`), a pronunciation dictionary, by default the CMU dictionary
-Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt; missing_words.txt tells
-        the words that the dictionary lacks, how often they occur, and where their pronunciations come from
+Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt; missing_words.txt,
+        which lists the words that the dictionary lacks, with their counts and the source of their pronunciations
 
   utils/prepare_dict.py data/train/text data/local/dict
 """
@@ -20,7 +20,7 @@ from pyasr.lang.prepare_dict import DictOptions, GuessingOptions, dictionary_pat
 @dataclass(frozen=True)
 class PrepareDict:
     text: Path = argument("text whose words are the vocabulary")
-    dict_dir: Path = argument("dictionary directory to make")
+    dict_dir: Path = argument("dictionary directory to write")
     dictionary: DictOptions = group(DictOptions)
     jobs: GuessingOptions = group(GuessingOptions)
 

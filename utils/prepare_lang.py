@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a language directory in Kaldi's layout from a dictionary directory.
+"""Create a language directory in Kaldi's layout from a dictionary directory.
 
 Reads   DICT_DIR/{lexicon,lexiconp,lexiconp_silprob,silprob,silence_phones,nonsilence_phones,optional_silence,extra_questions}.txt
 Writes  LANG_DIR: phones.txt words.txt oov.{txt,int} topo L.fst L_disambig.fst phones/*.{txt,int,csl}
@@ -19,9 +19,9 @@ from pyasr.lang.prepare_lang import LangOptions, write_lang
 
 @dataclass(frozen=True)
 class PrepareLang:
-    dict_dir: Path = argument("dictionary directory, made by utils/prepare_dict.py or as Kaldi's local/dict")
-    oov_word: str = argument("the word of the lexicon that stands for words outside it, such as <unk>")
-    lang_dir: Path = argument("language directory to make")
+    dict_dir: Path = argument("dictionary directory, from utils/prepare_dict.py or in the form of Kaldi's local/dict")
+    oov_word: str = argument("word of the lexicon that replaces out-of-vocabulary words, such as <unk>")
+    lang_dir: Path = argument("language directory to write")
     lang: LangOptions = group(LangOptions)
 
 

@@ -19,8 +19,8 @@ from pyasr.lang.train_lm import arpa_file, check_lm_dir
 
 @dataclass(frozen=True)
 class PruneLm:
-    lm: Path = argument("model to be pruned: an ARPA file, or a directory with lm.arpa.gz")
-    out: Path = argument("directory of the pruned model")
+    lm: Path = argument("model to prune: an ARPA file, or a directory with lm.arpa.gz")
+    out: Path = argument("directory of the pruned model to write")
     prune: PruneOptions = group(PruneOptions)
 
 

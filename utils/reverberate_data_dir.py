@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make a data directory of copies in rooms and in noise, to train on.
+"""Create a training data directory of reverberant and noisy copies of the utterances.
 
 Reads   DATA, lists of impulse responses and noises, and their audio
-Writes  OUT, and with --fg-noise DATA/.recordings (by which a recording that was replaced is noticed)
+Writes  OUT, and with --fg-noise DATA/.recordings (used to detect that a recording was replaced)
 
     utils/reverberate_data_dir.py --rir-list rirs/rir_list --num-replications 2 data/train data/train_rvb
     utils/reverberate_data_dir.py --prefix noise --fg-noise noises/noise_list --fg-snrs 15:10:5:0 data/train data/train_noise
@@ -27,7 +27,7 @@ from pyasr.data.sound_lists import list_file
 @dataclass(frozen=True)
 class ReverberateDataDir:
     data: Path = argument("data directory")
-    out: Path = argument("data directory to be made")
+    out: Path = argument("data directory to write")
     augment: AugmentOptions = group(AugmentOptions)
 
 
@@ -35,7 +35,7 @@ def main(options: ReverberateDataDir) -> None:
     data, augment = DataDir(options.data), options.augment
     lists = [list_file(path) for path in (augment.rir_list, augment.fg_noise, augment.bg_noise) if path]
     inputs = [*subsets.table_files(data, with_features=False), *lists]
-    fills = bool(augment.fg_noise)  # how many of these noises there are depends on how long a recording is
+    fills = bool(augment.fg_noise)  # the number of these noises depends on the length of the recording
     with recording_prints(data.path, options.out, inputs) if fills else nullcontext([]) as audio, \
             output_of(options, options.out, inputs + audio) as out:
         subsets.write_all(out, augmented(data, augment))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Score a ctm against an stm, as NIST's hubscr.pl does for Hub5, and print counts by speaker, subset and label.
+"""Score a ctm against an stm, as NIST's hubscr.pl does for Hub5, and print the counts of speakers, subsets and labels.
 
 Reads   STM, CTM, GLM, SUBSETS
 Writes  the tables to standard output; with --per-utt the alignment of each segment to a file
@@ -26,9 +26,9 @@ _PER_UTT = r"\S+ ref\b"
 
 @dataclass(frozen=True)
 class ScoreStm:
-    stm: Path = argument("references by time")
-    ctm: Path = argument("recognised words by time")
-    glm: Path | None = option(None, "word mapping rules; without them words are compared as they are")
+    stm: Path = argument("reference words with times, stm format")
+    ctm: Path = argument("recognised words with times, ctm format")
+    glm: Path | None = option(None, "word mapping rules (glm); none: compare words without mapping")
     subsets: Path | None = option(None, "subsets file, lines 'NAME PATTERN' with a regular expression for 'FILE CHANNEL SPEAKER <LABELS>'")
     drop_unscored: bool = option(False, "remove noises, hesitations and fragments from the ctm and split acronyms, as steps/score.py does")
     per_utt: Path | None = option(None, "file for the alignment of each segment")
@@ -44,7 +44,7 @@ def main(options: ScoreStm) -> None:
     scorer = StmScorer(read_stm(options.stm), glm, options.subsets, dropped)
     score = scorer.score(entries, str(options.ctm))
     if score.missing:
-        log.warning(f"{len(score.missing)} segment(s) are in channels that have no word in {options.ctm} and count as deleted, "
+        log.warning(f"{len(score.missing)} segment(s) are in channels without a word in {options.ctm} and count as deleted, "
                     f"for example {score.missing[0]}")
     print(per_speaker(score, scorer.utt2spk))
     if scorer.parts:
@@ -56,4 +56,4 @@ def main(options: ScoreStm) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ScoreStm, main, __doc__, force="replace a file of another kind")
+    run_step(ScoreStm, main, __doc__, force="replace an existing file that is not a file of alignments")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Find the speech in long recordings by its energy, and make a data directory of the segments, which have no transcripts.
+"""Detect speech in long recordings by energy, and create a data directory of the segments, without transcripts.
 
-Reads   DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,reco2file_and_channel,reco2speed,reco2volume,
-        reco2distortion} and what the last one names; all other tables of DATA but text and those of features, for the lines of the segments
-Writes  OUT, DATA/.recordings (by which a recording that was replaced is noticed)
+Reads   DATA/{wav.scp,utt2spk} and the audio; if they exist, DATA/{segments,reco2file_and_channel,reco2speed,reco2volume,
+        reco2distortion} and the files that the last one names; all other tables of DATA except text and feature tables
+Writes  OUT; DATA/.recordings (used to detect that a recording was replaced)
 
     utils/segment_data_dir.py --max-segment-s 15 data/talks data/talks_segmented
 """
@@ -26,10 +26,10 @@ from pyasr.data.vad import VadOptions, segments_of
 
 @dataclass(frozen=True)
 class SegmentDataDir:
-    data: Path = argument("data directory; its utterances are searched, whole recordings or segments of them")
-    out: Path = argument("data directory to be made")
-    channel: int = option(ONLY, "channel of each recording in which speech is looked for: 0 is the left one, or the only one; -1: as "
-                                "reco2file_and_channel says, or else 0", minimum=ONLY)  # fmt: skip
+    data: Path = argument("data directory whose utterances (whole recordings or segments) are searched for speech")
+    out: Path = argument("data directory to write")
+    channel: int = option(ONLY, "channel of each recording to search for speech: 0 is the left or only one; -1: the one in "
+                                "reco2file_and_channel, else 0", minimum=ONLY)  # fmt: skip
     vad: VadOptions = group(VadOptions)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Simulate impulse responses of rooms drawn at random, for utils/reverberate_data_dir.py.
+"""Simulate impulse responses of randomly drawn rooms, for utils/reverberate_data_dir.py.
 
 Reads   nothing
 Writes  OUT/{KINDnnn-nn.wav,rir_list}
@@ -19,7 +19,7 @@ from pyasr.data.random_rooms import RIR_LIST, RoomOptions, write_responses
 
 @dataclass(frozen=True)
 class SimulateRirs:
-    out: Path = argument("directory to be made")
+    out: Path = argument("directory to write")
     room: RoomOptions = group(RoomOptions)
 
 

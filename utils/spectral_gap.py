@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tell how soon each topology of mixing makes ranks agree, and at what cost.
+"""Compute how fast each topology averages the parameters of the ranks, and its communication cost.
 
 Reads   nothing
-Writes  a table to standard output; with --draw a picture (SVG) of the first rounds; a file that is none is replaced with --force alone
+Writes  a table to standard output; with --draw a figure (SVG; an existing file that is not one is replaced only with --force)
 
     utils/spectral_gap.py --topology all --ranks 16
     utils/spectral_gap.py --topology butterfly,ring,hopping-ring --ranks 8 --draw topologies.svg
@@ -21,15 +21,15 @@ _MARK = r'<svg xmlns="[^"]*" viewBox="[^"]*" width="\d+" font-family="sans-serif
 
 @dataclass(frozen=True)
 class SpectralGap:
-    topology: str = option("all", "name of a topology, several with commas between them, or all")
+    topology: str = option("all", "comma-separated names of topologies, or all")
     ranks: int = option(16, "number of ranks", minimum=1, maximum=1024)
-    draw: Path | None = option(None, "SVG file for a picture of the rounds until a butterfly of so many ranks would be done")
+    draw: Path | None = option(None, "SVG file for a figure of the first rounds, as many as a butterfly of this number of ranks needs")
 
 
 def main(options: SpectralGap) -> None:
     topologies = choose(options.topology, options.ranks)
     if options.draw is not None:
-        check_replaceable(options.draw, _MARK, "picture that this program has drawn")
+        check_replaceable(options.draw, _MARK, "figure drawn by this program")
         drawing = picture(topologies, options.ranks)
         options.draw.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(options.draw) as f:
@@ -38,4 +38,4 @@ def main(options: SpectralGap) -> None:
 
 
 if __name__ == "__main__":
-    run_step(SpectralGap, main, __doc__, force="replace a file that is no picture of this program")
+    run_step(SpectralGap, main, __doc__, force="replace an existing file that is not a figure of this program")

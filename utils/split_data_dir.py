@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Split a data directory into NUM of nearly equal duration; speakers stay whole where that is possible.
+"""Split a data directory into NUM parts of nearly equal duration; speakers stay whole if possible.
 
 Reads   DATA
 Writes  DATA/splitNUM/1 ... DATA/splitNUM/NUM
@@ -27,10 +27,10 @@ class SplitDataDir:
 
 def main(options: SplitDataDir) -> None:
     if options.num < 1:
-        raise UserError(f"NUM: {options.num} parts cannot be made; give at least 1")
+        raise UserError(f"NUM: invalid number of parts {options.num}; give at least 1")
     data, where = DataDir(options.data), options.data / f"split{options.num}"
     if options.num > len(data.utt2spk):
-        raise UserError(f"NUM: {options.num} parts cannot be made of the {len(data.utt2spk)} utterances of {options.data}; give fewer")
+        raise UserError(f"NUM: {len(data.utt2spk)} utterances of {options.data} cannot be split into {options.num} parts; give fewer")
     with output_of(options, where, subsets.table_files(data)) as out:
         lists = split(data, options.num)
         subsets.check_recordings(data, lists)

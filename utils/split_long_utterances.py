@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Split long utterances at silences into pieces of a bounded length, with their words, by a ctm that says when words were said.
+"""Split long utterances at silences into pieces of limited length, with their words, by the word times of a ctm.
 
 Reads   DATA/{utt2spk,text,wav.scp,segments,reco2file_and_channel}, CTM
-Writes  OUT, without features; DATA/.recordings (by which a recording that was replaced is noticed)
+Writes  OUT, without features; DATA/.recordings (used to detect that a recording was replaced)
 
     steps/get_train_ctm.py data/train data/lang exp/tri3_ali exp/tri3_ali/ctm
     utils/split_long_utterances.py --max-segment-s 10 data/train exp/tri3_ali/ctm/ctm data/train_split
@@ -26,8 +26,8 @@ from pyasr.score.split_utterances import SplitOptions, split_utterances
 @dataclass(frozen=True)
 class SplitLongUtterances:
     data: Path = argument("data directory with transcripts")
-    ctm: Path = argument("words with times in the recordings, of an alignment or recognised")
-    out: Path = argument("data directory to be made")
+    ctm: Path = argument("word times in the recordings (ctm), from an alignment or a recogniser")
+    out: Path = argument("data directory to write")
     split: SplitOptions = group(SplitOptions)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make a data directory of some of the utterances of another. Give exactly one way of choosing them.
+"""Create a data directory with a subset of the utterances of another. Give exactly one selection option.
 
-If DATA has fewer than N utterances, all are taken, with a warning, so that recipes run on smaller corpora.
+If DATA has fewer than N utterances, all are selected, with a warning, so that recipes run on smaller corpora.
 
 Reads   DATA, --utt-list or --spk-list
 Writes  OUT
@@ -26,23 +26,23 @@ from pyasr.data.side_files import carry
 @dataclass(frozen=True)
 class SubsetDataDir:
     data: Path = argument("data directory")
-    out: Path = argument("data directory to be made")
-    first: int | None = option(None, "the first N utterances", minimum=1)
-    all_but_first: int | None = option(None, "all utterances but the first N", minimum=1)
-    last: int | None = option(None, "the last N utterances", minimum=1)
-    shortest: int | None = option(None, "the N shortest utterances", minimum=1)
-    random: int | None = option(None, "N utterances drawn by --seed", minimum=1)
-    per_spk: int | None = option(None, "up to N utterances of every speaker", minimum=1)
-    speakers: int | None = option(None, "whole speakers until there are N utterances", minimum=1)
-    max_same_text: int | None = option(None, "up to N utterances of every transcript, drawn by --seed, as of Kaldi's remove_dup_utts.sh",
+    out: Path = argument("data directory to write")
+    first: int | None = option(None, "number of utterances, from the beginning", minimum=1)
+    all_but_first: int | None = option(None, "number of utterances to skip at the beginning; all others are selected", minimum=1)
+    last: int | None = option(None, "number of utterances, from the end", minimum=1)
+    shortest: int | None = option(None, "number of utterances, the shortest ones", minimum=1)
+    random: int | None = option(None, "number of utterances, drawn at random", minimum=1)
+    per_spk: int | None = option(None, "maximum number of utterances per speaker", minimum=1)
+    speakers: int | None = option(None, "minimum number of utterances; whole speakers are added until it is reached", minimum=1)
+    max_same_text: int | None = option(None, "maximum number of utterances per transcript, at random, as Kaldi's remove_dup_utts.sh",
                                        minimum=1)
-    utt_list: Path | None = option(None, "the utterances that a file lists")
-    spk_list: Path | None = option(None, "the speakers that a file lists")
-    seed: int = option(0, "seed of the drawing", only=any_of(if_set("random"), if_set("max-same-text")))
+    utt_list: Path | None = option(None, "file that lists the utterances to select")
+    spk_list: Path | None = option(None, "file that lists the speakers to select")
+    seed: int = option(0, "seed of the random selection", only=any_of(if_set("random"), if_set("max-same-text")))
 
 
 def way_of_choosing(options: SubsetDataDir) -> Callable[[DataDir], list[str]]:
-    """The function that chooses the utterances of a data directory."""
+    """The function that selects the utterances of a data directory."""
     ways = {
         "first": subsets.first,
         "all_but_first": subsets.all_but_first,
@@ -58,7 +58,7 @@ def way_of_choosing(options: SubsetDataDir) -> Callable[[DataDir], list[str]]:
     given = [name for name in ways if getattr(options, name) is not None]
     if len(given) != 1:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
-        raise UserError(f"{len(given)} ways of choosing utterances are given; give one of {flags}")
+        raise UserError(f"{len(given)} selection options are given; give exactly one of {flags}")
     return lambda data: ways[given[0]](data, getattr(options, given[0]))
 
 

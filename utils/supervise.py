@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Run a recipe so that nothing of it is left when it ends or is killed; utils/recipe.sh starts every run.sh through it.
+"""Run a recipe and end all of its processes when it ends or is killed; utils/recipe.sh starts every run.sh with this program.
 
-Reads, writes: nothing. The exit status is the command's, or 128 + the signal that ended it.
+Reads and writes nothing. The exit status is that of the command, or 128 + the number of the signal that ended it.
 
     utils/supervise.py bash egs/amazon_queen/s5/run.sh
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Estimate an n-gram model (interpolated modified Kneser-Ney) of a text, or of several.
+"""Estimate an n-gram model (interpolated modified Kneser-Ney) from one or several texts.
 
 Reads   TEXT and --more-texts, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
 Writes  LM_DIR/lm.arpa.gz, with --eval-text also LM_DIR/perplexity.txt
@@ -19,10 +19,10 @@ from pyasr.lang.train_lm import NgramOptions, make_lm
 class TrainLm:
     text: Path = argument("training text")
     lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
-    lm_dir: Path = argument("directory of the model to make")
+    lm_dir: Path = argument("directory of the model to write")
     ngram: NgramOptions = group(NgramOptions)
-    more_texts: str = option("", "further training texts in the same form, with commas between them")
-    eval_text: Path | None = option(None, "a text in the same form whose perplexity is to be told")
+    more_texts: str = option("", "further training texts in the same format, comma-separated")
+    eval_text: Path | None = option(None, "text in the same format on which the perplexity is computed")
 
 
 def main(options: TrainLm) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Train an LSTM language model of words on a text.
+"""Train an LSTM word language model on a text.
 
 Reads   TEXT and HELDOUT_TEXT, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
 Writes  LM_DIR/lm.nnet, perplexity.txt: perplexities on HELDOUT_TEXT
 
-HELDOUT_TEXT steers the learning rate and says when to stop. With --ngram, an n-gram model of the same vocabulary, it also gives the weight
-that the two have best when they are interpolated. An interrupted training goes on from its last whole epoch.
+HELDOUT_TEXT controls the learning rate and when training stops. With --ngram, an n-gram model of the same vocabulary, the program also
+estimates the best interpolation weight of the two on HELDOUT_TEXT. An interrupted training resumes from its last complete epoch.
 
   utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text data/local/dict/lexicon.txt data/local/lm/lstm
 """
@@ -22,11 +22,11 @@ from pyasr.train.steps.lstm_lm import LstmLmOptions
 @dataclass(frozen=True)
 class TrainLstmLm:
     text: Path = argument("training text")
-    heldout_text: Path = argument("text in the same form that is not trained on")
+    heldout_text: Path = argument("held-out text in the same format")
     lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
-    lm_dir: Path = argument("directory of the model to make")
+    lm_dir: Path = argument("directory of the model to write")
     lstm: LstmLmOptions = group(LstmLmOptions)
-    ngram: Path | None = option(None, "an n-gram model to stand beside: a directory of utils/train_lm.py, or an ARPA file")
+    ngram: Path | None = option(None, "n-gram model to interpolate with: a directory of utils/train_lm.py, or an ARPA file")
 
 
 def main(options: TrainLstmLm) -> None:

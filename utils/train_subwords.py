@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Learn the subword units of a CTC network from the transcripts of a data directory.
+"""Train the subword units of a CTC network on the transcripts of a data directory.
 
 Reads   DATA/text
-Writes  UNITS_DIR/{units.model,units.txt,words.txt}: sentencepiece's model; units with their ids, <blk> being 0; the words of the text
+Writes  UNITS_DIR/{units.model,units.txt,words.txt}: the sentencepiece model; the units with their ids (<blk> is 0); the words of the text
 
 Example:
     utils/train_subwords.py --num-units 300 data/train data/units
@@ -20,7 +20,7 @@ from pyasr.lang.subwords import SubwordOptions, subwords_of_data
 @dataclass(frozen=True)
 class TrainSubwords:
     data: Path = argument("data directory with transcripts")
-    units_dir: Path = argument("directory of the units to make")
+    units_dir: Path = argument("directory of the units to write")
     subwords: SubwordOptions = group(SubwordOptions)
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Transcribe recordings with a packed model: files, directories of them, or standard input.
+"""Transcribe recordings with a packed model: files, directories of files, or standard input.
 
-Any sampling rate and number of channels. Long recordings are cut at pauses; words, times and order are those of the recording. Several
-threads decode segments of a recording side by side. With --stream audio is taken as it arrives, and text is written as soon as an
-utterance has ended; Ctrl-C ends standard input, and what was said until then is written.
+Any sampling rate and number of channels is accepted. Long recordings are cut at pauses; word times are times in the whole recording.
+Several threads decode segments of a recording in parallel. With --stream, audio is processed as it arrives, and the text of an utterance
+is written when the utterance ends. Ctrl-C ends standard input, and the text up to that point is written.
 
-Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is standard input
-Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each, in the subfolder in which its
-        recording was found; OUT_DIR/.transcripts tells which of them this program has written, and from what
+Reads   MODEL (from utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is standard input
+Writes  transcripts to standard output, in the order of the recordings, or with --out-dir one file per recording, in the same
+        subdirectory as the recording; OUT_DIR/.transcripts records the files that this program has written, and their recordings
 
-A transcript that somebody has corrected, or that is of another recording, is not replaced without --force. A recording that cannot be used
-does not stop the others; what has failed is told at the end, with exit status 1.
+A transcript that was edited, or that belongs to another recording, is replaced only with --force. If a recording cannot be used, the others
+are still transcribed; the failures are listed at the end, with exit status 1.
 
 Examples:
     utils/transcribe.py model talk.wav
@@ -48,24 +48,24 @@ from pyasr.recognition.transcript import Transcript
 
 _RECORD = ".transcripts"
 _WHOLE = unless_set("stream", "it takes one recording after the other, its channels averaged")
-_MANY, _NUM_NAMED = 0.5, 5  # recordings without a word: the share that is told, and how many of them by name
+_MANY, _NUM_NAMED = 0.5, 5  # recordings without a word: the fraction above which they are reported, and how many are named
 _OF_A_NAME = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
 class Transcribe:
-    model: Path = argument("directory made by utils/pack_model.py")
+    model: Path = argument("directory of a packed model, from utils/pack_model.py")
     audio: tuple[Path, ...] = argument("audio files, directories with audio files, or - for standard input", many=True)
-    format: str = option("text", "what is written", choices=tuple(FORMATS))
-    out_dir: Path | None = option(None, "directory for a file of each recording, made if need be; none: standard output")
-    channels: str = option(MIX, "channels of a recording: averaged, or each transcribed by itself", choices=CHANNELS,
+    format: str = option("text", "format of the transcripts", choices=tuple(FORMATS))
+    out_dir: Path | None = option(None, "directory for one file per recording, created if necessary; none: standard output")
+    channels: str = option(MIX, "average the channels of a recording, or transcribe each channel", choices=CHANNELS,
                           only=_WHOLE)  # fmt: skip
-    stream: bool = option(False, "take audio as it arrives, for models that allow it; utterances end by the options below")
+    stream: bool = option(False, "process audio as it arrives, if the model allows it; the options below decide where utterances end")
     endpoint: EndpointOptions = group(EndpointOptions, only=if_set("stream"))
-    one_speaker: bool = option(False, "all recordings are of one speaker, to whom features are normalised and adapted", only=_WHOLE)
-    raw_rate: int | None = option(None, "standard input is raw samples of 16 bits, this many a second", minimum=1)
-    num_threads: int = option(1, "segments of a recording that are decoded at once", minimum=1, only=unless_set("stream"))
-    beam: float | None = option(None, "beam of the search in place of the model's: less is faster", minimum=0.1)
+    one_speaker: bool = option(False, "normalise and adapt features to a single speaker of all recordings", only=_WHOLE)
+    raw_rate: int | None = option(None, "sampling rate of raw 16-bit samples on standard input, Hz", minimum=1)
+    num_threads: int = option(1, "number of segments of a recording decoded in parallel", minimum=1, only=unless_set("stream"))
+    beam: float | None = option(None, "decoding beam; smaller is faster; none: the beam of the model", minimum=0.1)
     cut: CutOptions = group(CutOptions, only=unless_set("stream"))
     mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": any_of(if_set("decode-mbr"), if_is("format", "ctm", "json"))})
 
@@ -81,7 +81,7 @@ def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
 
 
 def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[Transcript]:
-    """Of one channel; as text on standard output, a transcript for each utterance as soon as it has ended, else one of all."""
+    """Transcripts of one channel: with text on standard output, one for each utterance as it ends, else one for the whole channel."""
     if str(path) != "-":
         yield from streamed(options, recognizer, *file_blocks(path))
         return
@@ -100,7 +100,7 @@ def streamed(options: Transcribe, recognizer: Recognizer, name: str, rate: int, 
 
 
 def tried(found: Iterator, path: Path, failed: dict[Path, UserError]) -> Iterator:
-    """What `found` of this path gives, until it cannot be used: then the reason is put into `failed`."""
+    """Items of `found` until a UserError, which is stored in `failed` under this path."""
     try:
         yield from found
     except UserError as error:
@@ -108,7 +108,7 @@ def tried(found: Iterator, path: Path, failed: dict[Path, UserError]) -> Iterato
 
 
 def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]], failed: dict[Path, UserError]):
-    """(a recording's path, the folder in which it was found, its transcript); paths that cannot be used are left out, and put into
+    """(path of a recording, the folder in which it was found, its transcript); unusable paths are skipped and stored in
     `failed`."""
     if options.one_speaker:
         found = [(place, recording) for place in audio for recording in tried(recordings(options, place[0]), place[0], failed)]
@@ -120,9 +120,9 @@ def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[P
 
 
 def of_one_speaker(recognizer: Recognizer, found: list[tuple], failed: dict[Path, UserError]) -> Iterator[tuple]:
-    """(place, its transcript) of pairs (place, recording), whose recordings are adapted to together.
+    """(place, transcript) for pairs (place, recording), with features adapted to all recordings together.
 
-    Where that fails, those that fail by themselves, too, are left out and put into `failed`.
+    If that fails, recordings that also fail by themselves are skipped and stored in `failed`.
     """
     try:
         spoken = recognizer.transcribe_speaker([recording for _, recording in found])
@@ -149,14 +149,14 @@ def write(options: Transcribe, path: Path, folder: Path, transcript, written: Wr
 
 
 def write_file(written: WrittenFiles, place: Path, path: Path, text: str) -> None:
-    if str(path) != "-":  # which may be another recording each time
+    if str(path) != "-":  # standard input may be another recording each time
         written.add(place, path, text.encode())
     with atomic_write(place) as f:
         f.write(text)
 
 
-def of_its_name(error: Exception) -> UserError:
-    """What is wrong with the name of a file that could not be written; every other error, such as a full disk, ends the run."""
+def name_error(error: Exception) -> UserError:
+    """The error as a UserError if the name of the output file caused it; any other error, such as a full disk, is raised again."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if getattr(cause, "errno", None) not in _OF_A_NAME:
         raise error
@@ -164,53 +164,53 @@ def of_its_name(error: Exception) -> UserError:
 
 
 def complaint(failed: dict[Path, UserError], num_tried: int) -> UserError:
-    """What ends the run; of several recordings the reason of each failure is told before."""
+    """The error that ends the run. For several recordings, the reason of each failure is printed first."""
     if num_tried == 1:
         return next(iter(failed.values()))
     for path, error in failed.items():
         print(printable(f"{path}: {str(error).removeprefix(f'{path}: ')}"), file=sys.stderr)
-    return UserError(f"{len(failed)} of {num_tried} recordings could not be transcribed; the reasons are told above")
+    return UserError(f"{len(failed)} of {num_tried} recordings could not be transcribed; see the reasons above")
 
 
 def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
     paths = [path for path, _ in audio]
     if options.raw_rate and Path("-") not in paths:
-        raise UserError("--raw-rate is for standard input; give - in place of a file")
+        raise UserError("--raw-rate is for standard input; give - instead of a file")
     if paths.count(Path("-")) > 1:
-        raise UserError("- is named twice, but standard input can be read once")
+        raise UserError("- is given twice, but standard input can be read only once")
     if options.out_dir and options.out_dir.exists() and not options.out_dir.is_dir():
-        raise UserError(f"--out-dir {options.out_dir}: there is a file of this name; give a directory")
+        raise UserError(f"--out-dir {options.out_dir}: a file of this name exists; give a directory")
     if options.format == "srt" and not options.out_dir and (len(audio) > 1 or options.channels == EACH):
-        raise UserError("--format srt: subtitles of several recordings are several files; give --out-dir")
+        raise UserError("--format srt: several recordings need several subtitle files; give --out-dir")
     check_names(options, audio)
 
 
 def check_names(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
-    """Raise UserError where two recordings could not be told apart."""
+    """Raise UserError if two recordings have the same name."""
     stems = [(folder, stem_of(path)) for path, folder in audio]
     names = Counter(folder / stem if options.out_dir else stem for folder, stem in stems)
     twice = next((name for name, num in names.items() if num > 1), None)
     if twice and options.out_dir:
-        told = f"two recordings are called {twice}, so --out-dir would hold one of them only"
-        raise UserError(f"{told}; transcribe them in two runs to two directories")
+        fault = f"two recordings are named {twice}, so one transcript in --out-dir would replace the other"
+        raise UserError(f"{fault}; transcribe them in two runs to two directories")
     if twice:
-        raise UserError(f"two recordings are called {twice}, and could not be told apart on standard output; give --out-dir, or rename one")
+        raise UserError(f"two recordings are named {twice}, which standard output cannot distinguish; give --out-dir, or rename one")
 
 
 def check_not_replaced(options: Transcribe, audio: list[tuple[Path, Path]], written: WrittenFiles) -> None:
-    """Raise UserError where a transcript would take the place of a file that this program has not written so, from the same recording."""
+    """Raise UserError if a transcript would replace a file that is not an unchanged transcript of the same recording by this program."""
     suffix, each = FORMATS[options.format].suffix, options.channels == EACH
     of_channels = {folder: places_of_channels(options.out_dir / folder, suffix) for folder in {folder for _, folder in audio if each}}
     for path, folder in audio:
         own = options.out_dir / folder / (stem_of(path) + suffix)
         for place in of_channels[folder].get(stem_of(path), []) if each else [own] * is_file(own):
             if str(path) == "-" or not written.is_own(place, path):
-                found = f"{place} exists, and is no transcript of {path} as this program has written it"
+                found = f"{place} exists, and is not an unchanged transcript of {path} by this program"
                 raise UserError(f"{found}; give another --out-dir, or --force to replace it")
 
 
 def places_of_channels(folder: Path, suffix: str) -> dict[str, list[Path]]:
-    """Files in the folder that transcripts of channels would replace, by what the recording is called."""
+    """Files in the folder that transcripts of single channels would replace, by the name of the recording."""
     of_channel, places = re.compile(rf"(.*)-[0-9]+{re.escape(suffix)}", re.DOTALL), {}
     for place in sorted(folder.glob(f"*{suffix}")):
         if (found := of_channel.fullmatch(place.name)) and is_file(place):
@@ -219,12 +219,12 @@ def places_of_channels(folder: Path, suffix: str) -> dict[str, list[Path]]:
 
 
 def is_file(place: Path) -> bool:
-    """Or a link, even one that leads nowhere."""
+    """Whether the path is a file or a link, including a broken link."""
     return os.path.lexists(place) and not os.path.isdir(place)
 
 
 def stem_of(path: Path) -> str:
-    """What transcripts of a recording are called."""
+    """Name of the transcripts of a recording, without suffix."""
     return as_word("stdin" if str(path) == "-" else path.stem)
 
 
@@ -245,21 +245,21 @@ def main(options: Transcribe) -> None:
         try:
             write(options, path, folder, transcript, written, is_one_of_several=len(audio) > 1 or options.channels == EACH)
         except (OSError, UserError) as error:
-            failed[path] = of_its_name(error)
+            failed[path] = name_error(error)
     warn_of_wordless(num_words)
     if failed:
         raise complaint(failed, len(audio))
 
 
 def warn_of_wordless(num_words: Counter[Path]) -> None:
-    """To standard error, where no word was recognised in most of the recordings."""
+    """Warn on standard error if no word was recognised in most of the recordings."""
     without = [path for path, number in num_words.items() if not number]
     if len(without) > _MANY * len(num_words):
         names = " ".join(map(str, without[:_NUM_NAMED])) + " ..." * (len(without) > _NUM_NAMED)
-        causes = "no speech in them, a model of another language or of other audio, or too narrow a --beam"
-        told = f"no word was recognised in {len(without)} of {len(num_words)} recordings ({names}); the usual causes are {causes}"
-        print(printable(f"{Path(sys.argv[0]).name}: {told}"), file=sys.stderr)
+        causes = "no speech, a model for another language or other audio, or too narrow a --beam"
+        fault = f"no word was recognised in {len(without)} of {len(num_words)} recordings ({names}); usual causes: {causes}"
+        print(printable(f"{Path(sys.argv[0]).name}: {fault}"), file=sys.stderr)
 
 
 if __name__ == "__main__":
-    run_step(Transcribe, main, __doc__, force="replace files in --out-dir that are not as this program has written them")
+    run_step(Transcribe, main, __doc__, force="replace files in --out-dir that are not unchanged transcripts by this program")

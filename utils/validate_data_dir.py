@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""List everything that is wrong with a data directory: file, line, text, and a command that repairs it; exit status 1 if anything is.
+"""Check a data directory. List each problem with file, line, text, and the command that repairs it; exit status 1 if there are any.
 
-Reads   DATA, and LANG/{words.txt,oov.txt} where --lang is given
-Writes  nothing
+Reads   DATA; with --lang also LANG/{words.txt,oov.txt}
+Writes  the problems to standard output
 
     utils/validate_data_dir.py data/train
 """
@@ -22,11 +22,11 @@ from pyasr.data.validation import validate
 @dataclass(frozen=True)
 class ValidateDataDir:
     data: Path = argument("data directory")
-    need_text: bool = option(True, "transcripts have to be there")
-    need_feats: bool = option(False, "features have to be there")
-    audio: str = option("exists", "audio: not looked at, looked for and compared with its headers, or read to its end",
+    need_text: bool = option(True, "require transcripts")
+    need_feats: bool = option(False, "require features")
+    audio: str = option("exists", "check of the audio: none (no), existence and header (exists), or reading to the end (read)",
                         choices=("no", "exists", "read"))  # fmt: skip
-    lang: Path | None = option(None, "language directory: a transcript without any of its words is a problem too")
+    lang: Path | None = option(None, "language directory; a transcript without any of its words is also a problem")
 
 
 def main(options: ValidateDataDir) -> None:
@@ -35,11 +35,11 @@ def main(options: ValidateDataDir) -> None:
     for problem in problems:
         print(problem)
     if problems:
-        raise UserError(f"{options.data}: {len(problems)} problem(s); each line above ends with what repairs it")
+        raise UserError(f"{options.data}: {len(problems)} problem(s); each line above ends with its repair")
     data = DataDir(options.data)
     log.info(f"{options.data}: {len(data.utterances)} utterances, no problems, {time.monotonic() - begin:.1f} s")
     if num_empty := sum(not words for words in data.optional_table("text").values()):
-        log.info(f"{options.data}/text: {num_empty} transcripts are empty: training leaves them out, scoring counts what is inserted there")
+        log.info(f"{options.data}/text: {num_empty} transcripts are empty: training skips them, scoring counts insertions in them")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""List everything that is wrong with directories of Kaldi's or pyasr's, each line with its fix; exit status 1 if anything is.
+"""Check directories of Kaldi or pyasr. List each problem with its fix; exit status 1 if there are any.
 
-Reads   DIRS: data, lang, model, alignment, graph and decoding directories, told by their files; each by itself, then those given together:
-        phones of models and lang directories, frames of alignments, with --same-features also dimensions
-Writes  nothing
+Reads   DIRS: data, lang, model, alignment, graph and decoding directories, distinguished by their files. Each is checked by itself, then
+        all together: phones of models and lang directories, frames of alignments, with --same-features also dimensions
+Writes  the problems to standard output
 
     utils/validate_kaldi.py data/train data/lang exp/tri4_ali
 """
@@ -31,7 +31,7 @@ def main(options: ValidateKaldi) -> None:
     for path, of_path in kinds.items():
         log.info(f"{path}: {', '.join(of_path)}")
     if problems:
-        raise UserError(f"{len(problems)} problem(s); each line above ends with what repairs it")
+        raise UserError(f"{len(problems)} problem(s); each line above ends with its repair")
     log.info("no problems")
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Check a language directory and list everything that is wrong with it.
+"""Check a language directory and list its problems.
 
 Reads   LANG_DIR
-Writes  nothing; exit status 1 when there are problems
+Writes  the problems to standard output; exit status 1 if there are any
 
   utils/validate_lang.py data/lang
 """
@@ -28,7 +28,7 @@ def main(options: ValidateLang) -> None:
         log.info(problem)
     if problems:
         raise UserError(f"{options.lang_dir}: {len(problems)} problem(s), listed above")
-    log.info(f"{options.lang_dir} is sound")
+    log.info(f"{options.lang_dir} has no problems")
 
 
 if __name__ == "__main__":

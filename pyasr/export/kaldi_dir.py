@@ -1,4 +1,4 @@
-"""A network in a model directory as Kaldi's decoding scripts of nnet1 and nnet3 expect it."""
+"""A network in a model directory in the form of Kaldi's decoding scripts for nnet1 and nnet3."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pyasr.nn.acoustic import AcousticModel
 
 
 def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:
-    """The network, transition model, tree and options for features. Raises UserError for a network that `form` has nothing for.
+    """Write the network, transition model, tree and feature options. Raises UserError for a network that `form` cannot represent.
 
-    Features come to nnet3 before derivatives, which its network makes, and to nnet1 after them, as `delta_opts` says.
+    nnet3 takes features before derivatives, which its network computes; nnet1 takes them with derivatives, according to `delta_opts`.
     """
     model, options = read_source(model_dir)
     transitions = read_transitions(model_dir / MODEL)

@@ -1,4 +1,4 @@
-"""What networks can be exported as."""
+"""Formats of exported networks."""
 
-FORMS = ("nnet3", "nnet1")  # of Kaldi's networks
-UNITS = ("utterance", "chunk")  # what an ONNX graph takes at once
+FORMS = ("nnet3", "nnet1")  # Kaldi's network formats
+UNITS = ("utterance", "chunk")  # inputs of an ONNX graph

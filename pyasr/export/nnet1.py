@@ -1,11 +1,11 @@
-"""Feed-forward networks as Kaldi's nnet1 keeps them: `final.nnet`, `final.feature_transform` and `ali_train_pdf.counts`.
+"""Feed-forward networks in Kaldi's nnet1 format: `final.nnet`, `final.feature_transform` and `ali_train_pdf.counts`.
 
-A file of nnet1 is a chain of components, each headed by its name and its dimensions (output, input); what belongs to it follows:
+A file of nnet1 is a chain of components. Each begins with its name and its dimensions (output, input), followed by its parameters:
 
     <Nnet> <AffineTransform> 1024 440 [ weights ] [ biases ] <Sigmoid> 1024 1024 ... <Softmax> 1500 1500 </Nnet>
 
 `nnet-forward --feature-transform=final.feature_transform --class-frame-counts=ali_train_pdf.counts --no-softmax=true final.nnet` gives
-logits - log priors, which differ from our scores by a constant in each frame. ReLU is written as ParametricRelu, which newer Kaldis have.
+logits - log priors, which differ from our scores by a constant per frame. ReLU is written as ParametricRelu of newer Kaldi versions.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pyasr.io.kaldi import KaldiWriter
 from pyasr.nn.acoustic import AcousticModel
 
 NETWORK_FILE, TRANSFORM_FILE, COUNTS_FILE = "final.nnet", "final.feature_transform", "ali_train_pdf.counts"
-_NUM_FRAMES = 1e6  # over which counts are told
+_NUM_FRAMES = 1e6  # sum of the counts
 _UNITS = {"sigmoid": "<Sigmoid>", "tanh": "<Tanh>", "log-softmax": "<Softmax>"}
 
 
 def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
-    """The three files of a model in `out`. Raises UserError for a network that nnet1 has no components for."""
+    """Write the three files of a model to `out`. Raises UserError for a network that has no equivalent in nnet1."""
     parts = [*network_parts(model.network), Unit("log-softmax", model.num_pdfs)]
     _check(parts)
     if model.subsampling != 1:
-        raise UserError(f"the network answers on one of {model.subsampling} frames, which nnet1 cannot; export it with --form nnet3")
+        raise UserError(f"the network has one output per {model.subsampling} frames, which nnet1 does not support; use --form nnet3")
     _write_chain(out / TRANSFORM_FILE, input_parts(model, options), feature_dim(model, options) * (options.deltas + 1))
     _write_chain(out / NETWORK_FILE, parts, parts[0].weight.shape[1])
     with KaldiWriter(out / COUNTS_FILE, binary=False) as writer:
@@ -39,12 +39,12 @@ def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
 
 
 def _check(parts: list[Part]) -> None:
-    unknown = {Splice: "looks at several times", Norms: "has p-norm units", Scale: "is scaled", Shift: "is shifted"}
+    unknown = {Splice: "splices frames", Norms: "has p-norm units", Scale: "is scaled", Shift: "is shifted"}
     for part in parts:
         if type(part) in unknown:
-            raise UserError(f"a layer of the network {unknown[type(part)]}, which nnet1 cannot; export it with --form nnet3")
+            raise UserError(f"a layer of the network {unknown[type(part)]}, which nnet1 does not support; use --form nnet3")
         if isinstance(part, Unit) and part.kind == "normalize":
-            raise UserError("units of the network are normalised to root mean square 1, which nnet1 cannot; export it with --form nnet3")
+            raise UserError("units of the network are normalised to root mean square 1, which nnet1 does not support; use --form nnet3")
 
 
 def _write_chain(path: Path, parts: list[Part], dim: int) -> None:
@@ -59,7 +59,7 @@ def _write_chain(path: Path, parts: list[Part], dim: int) -> None:
 
 
 def _write_component(writer: KaldiWriter, part: Part, dim: int) -> int:
-    """One component of `dim` inputs; returns the number of its outputs."""
+    """Write a component with `dim` inputs. Returns the number of its outputs."""
     match part:
         case Splice(offsets):
             _head(writer, "<Splice>", dim * len(offsets), dim)

@@ -1,6 +1,6 @@
-"""Feed-forward networks and TDNNs as Kaldi's nnet3 keeps them: `final.mdl`, a transition model and the network with its priors.
+"""Feed-forward networks and TDNNs in Kaldi's nnet3 format: `final.mdl`, a transition model and the network with its priors.
 
-All is text (`nnet3-am-copy` makes it binary): lines that say what sees what, components, contexts and priors.
+The file is text (`nnet3-am-copy` converts it to binary): lines that connect components, then components, contexts and priors.
 
     <Nnet3>
     input-node name=input dim=40
@@ -9,8 +9,8 @@ All is text (`nnet3-am-copy` makes it binary): lines that say what sees what, co
 
     <NumComponents> 2 <ComponentName> affine1 <AffineComponent> ... </Nnet3> <LeftContext> 1 <RightContext> 1 <Priors> [ ... ]
 
-Layers that leave out frames need nothing here: nnet3 computes what a decoder asks for by its --frame-subsampling-factor. The factor on
-scores of LF-MMI models is left out, as Kaldi's chain models have none: they are decoded with --acoustic-scale=1.0.
+Layers with subsampling need no special treatment: nnet3 computes the frames that a decoder requests by its --frame-subsampling-factor. The
+factor on scores of LF-MMI models is not exported, because Kaldi's chain models have none: they are decoded with --acoustic-scale=1.0.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pyasr.io.kaldi import KaldiWriter
 from pyasr.nn.acoustic import AcousticModel
 
 _UNITS = {"relu": "RectifiedLinear", "sigmoid": "Sigmoid", "tanh": "Tanh", "log-softmax": "LogSoftmax"}
-_LEARNING_RATE = 0.001  # where training by Kaldi would go on
+_LEARNING_RATE = 0.001  # for further training by Kaldi
 
 
 @dataclass(frozen=True)
 class Node:
-    """A component, and the descriptor of what it sees. The one of a bypass does nothing: its descriptor adds."""
+    """A component, and the descriptor of its input. The component of a bypass is an identity: its descriptor does the sum."""
 
     name: str
     descriptor: str
@@ -41,7 +41,7 @@ class Node:
 
 
 class Nodes:
-    """The nodes of a chain of parts: one for each but splicing, which descriptors do.
+    """The nodes of a chain of parts, one per part except splicing, which descriptors do.
 
     left, right  frames of context
     """
@@ -72,13 +72,13 @@ class Nodes:
 
 
 def _descriptor(name: str, offsets: list[int]) -> str:
-    """Frames of a node side by side."""
+    """Spliced frames of a node."""
     frames = [f"Offset({name}, {offset})" if offset else name for offset in offsets]
     return frames[0] if len(frames) == 1 else f"Append({', '.join(frames)})"
 
 
 def write_nnet3(model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path) -> None:
-    """The file `final.mdl`. Raises UserError for a network that cannot be told in nnet3's components here."""
+    """Write the file `final.mdl`. Raises UserError for a network without an equivalent in these nnet3 components."""
     dim = feature_dim(model, options)
     parts = [*delta_parts(options.deltas, dim), *input_parts(model, options), *network_parts(model.network),
              Unit("log-softmax", model.num_pdfs)]  # fmt: skip
@@ -101,7 +101,7 @@ def _name(part: Part) -> str:
 
 
 def _write_lines(writer: KaldiWriter, nodes: list[Node], dim: int) -> None:
-    """The network's lines, and the empty one that ends them."""
+    """Write the lines of the network, and the empty line that ends them."""
     between = [f"component-node name={node.name} component={node.name} input={node.descriptor}" for node in nodes]
     for line in ["", f"input-node name=input dim={dim}", *between, f"output-node name=output input={nodes[-1].name} objective=linear", ""]:
         for word in line.split():
@@ -141,12 +141,12 @@ def _write_component(writer: KaldiWriter, part: Part) -> None:
 
 
 def _no_statistics() -> dict:
-    """What training would have counted of units, in the form that every nnet3 reads."""
+    """Empty training statistics of units, in the form that every nnet3 reads."""
     return {"ValueAvg": np.zeros(0, np.float32), "DerivAvg": np.zeros(0, np.float32), "Count": 0.0}
 
 
 def _write_fields(writer: KaldiWriter, kind: str, fields: dict) -> None:
-    """A component with the values of its fields: int, float, vector, matrix."""
+    """Write a component with the values of its fields: int, float, vector, matrix."""
     writer.token(f"<{kind}Component>")
     for name, value in fields.items():
         writer.token(f"<{name}>")
@@ -160,6 +160,6 @@ def _write_fields(writer: KaldiWriter, kind: str, fields: dict) -> None:
 
 
 def _priors(model: AcousticModel) -> np.ndarray:
-    """By which posteriors are divided; none where that changes nothing."""
+    """Priors by which posteriors are divided; empty if they have no effect."""
     log_priors = model.log_priors.numpy()
     return np.exp(log_priors) if log_priors.any() else np.zeros(0, np.float32)

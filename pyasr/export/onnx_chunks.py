@@ -1,6 +1,6 @@
-"""Cutting utterances into the chunks that a network has learned, and joining what comes of them, as `LayeredNetwork.log_posteriors` does.
+"""Division of utterances into chunks of the training length, and concatenation of their outputs, as in `LayeredNetwork.log_posteriors`.
 
-Times are computed in the graph, since the number of frames T is unknown until it is run. With C frames of a chunk, S frames for an output:
+Times are computed in the graph, because the number of frames T is known only at run time. With C frames per chunk, S frames per output:
 
     chunk k begins at frame b_k = min(k C, ceil(max(T - C, 0) / S) S),          k = 0 .. ceil(T / C) - 1
     output j is output j - b_k / S of chunk k = floor(j S / C),                 j = 0 .. ceil(T / S) - 1
@@ -22,7 +22,7 @@ class Chunks:
         self.begins = self._begins()
 
     def frames(self) -> str:
-        """Chunks with context, side by side: (left + C + right, num_chunks N, dim)."""
+        """Chunks with context as a batch: (left + C + right, num_chunks N, dim)."""
         network, graph = self.network, self.graph
         in_chunk = graph.op("Unsqueeze", self._range(-network.left, self._number(network.chunk + network.right)), self._number(1))
         last = graph.op("Sub", self.num_frames, self._number(1))
@@ -48,7 +48,7 @@ class Chunks:
         return self.graph.op("Min", regular, last)
 
     def _ratio(self, value: str, divisor: int) -> str:
-        """The quotient, rounded up."""
+        """Quotient, rounded up."""
         return self.graph.op("Div", self.graph.op("Add", value, self._number(divisor - 1)), self._number(divisor))
 
     def _range(self, begin: int, end: str) -> str:

@@ -1,4 +1,4 @@
-"""Graphs of ONNX operators, built node by node and written as an ONNX file without the library of that name.
+"""Graphs of ONNX operators, built node by node and written as an ONNX file without the onnx library.
 
     graph = Graph("network")
     x = graph.input("features", ("batch", "frames", 40))
@@ -6,7 +6,7 @@
     graph.output(y, "scores", ("batch", "frames", 2000))
     content = model_file(graph, "an affine layer", {"left_context": "0"})
 
-Values are known by their names. Numbers of fields are those of onnx.proto; operators those of opset 18 (onnxruntime 1.14 and later).
+Values are referred to by name. Field numbers are those of onnx.proto; operators are those of opset 18 (onnxruntime 1.14 and later).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pyasr.base.errors import UserError
 _OPSET, _IR_VERSION = 18, 8
 _ELEMENT_TYPES = {"float32": 1, "int64": 7}
 _FLOAT, _INT, _STRING, _GRAPH, _INTS = 1, 2, 3, 5, 7  # types of attributes
-_GREATEST_SIZE = 2**31 - 1  # bytes of a protocol buffer
+_GREATEST_SIZE = 2**31 - 1  # bytes; limit of protocol buffers
 
-Shape = tuple["int | str", ...]  # a number for a fixed size, a name for one that is known when the graph is run
+Shape = tuple["int | str", ...]  # a number for a fixed size, a name for one that is known at run time
 
 
 class Graph:
-    """Operators in the order in which they run, with their constants.
+    """Operators in the order of execution, with their constants.
 
-    outer  the graph in which this one is the body of a loop: names are unique over both, and constants are kept there
+    outer  graph of which this one is the body of a loop: names are unique over both, and the constants are stored there
     """
 
     def __init__(self, name: str, outer: Graph | None = None):
@@ -39,17 +39,17 @@ class Graph:
         self._num_names = 0
 
     def input(self, name: str, shape: Shape) -> str:
-        """A float32 input."""
+        """Add a float32 input."""
         self._inputs.append(_value_info(name, shape))
         return name
 
     def output(self, value: str, name: str, shape: Shape) -> None:
-        """Give out `value` under a name."""
+        """Declare `value` as an output with a name."""
         self._nodes.append(_node("Identity", [value], [name], {}))
         self._outputs.append(_value_info(name, shape))
 
     def constant(self, array) -> str:
-        """Floating-point values as float32, whole numbers as int64."""
+        """Add a constant: floating-point values as float32, whole numbers as int64."""
         if self._outer is not None:
             return self._outer.constant(array)
         array = np.asarray(array)
@@ -59,11 +59,11 @@ class Graph:
         return name
 
     def op(self, kind: str, /, *inputs: str, **attributes) -> str:
-        """A node with one output, the name of which is returned."""
+        """Add a node with one output. Returns the name of the output."""
         return self.op_with(1, kind, *inputs, **attributes)[0]
 
     def op_with(self, num_outputs: int, kind: str, /, *inputs: str, **attributes) -> list[str]:
-        """A node with several outputs; an attribute is an int, a float, a str, a list of ints, or the Graph of a loop's body."""
+        """Add a node with several outputs; an attribute is an int, a float, a str, a list of ints, or the Graph of a loop body."""
         outputs = [self._new_name(kind) for _ in range(num_outputs)]
         self._nodes.append(_node(kind, inputs, outputs, attributes))
         return outputs
@@ -85,13 +85,13 @@ class Graph:
 
 
 def model_file(graph: Graph, doc: str, metadata: dict[str, str]) -> bytes:
-    """An ONNX file of a graph, with a description and names with values for programs. Raises UserError where it would be too large."""
+    """Content of an ONNX file of a graph, with a description and metadata. Raises UserError if it would be too large."""
     opset = protobuf.content(1, "") + protobuf.integer(2, _OPSET)
     entries = [protobuf.content(14, protobuf.content(1, name) + protobuf.content(2, value)) for name, value in metadata.items()]
     head = [protobuf.integer(1, _IR_VERSION), protobuf.content(2, "pyasr"), protobuf.content(6, doc)]
     content = b"".join([*head, protobuf.content(7, graph.serialised()), protobuf.content(8, opset), *entries])
     if len(content) > _GREATEST_SIZE:
-        raise UserError(f"the model has {len(content) / 2**30:.1f} GB, an ONNX file can hold 2; export a smaller one")
+        raise UserError(f"the model has {len(content) / 2**30:.1f} GB, but an ONNX file has at most 2; export a smaller one")
     return content
 
 

@@ -1,6 +1,6 @@
-"""Layers of `pyasr.nn` as ONNX operators: `add_layer(layer, graph, x)` gives what becomes of frames x.
+"""Layers of `pyasr.nn` as ONNX operators: `add_layer(layer, graph, x)` returns the output for frames x.
 
-Frames are (T, N, dim), N sequences of T frames; both are unknown until the graph is run.
+Frames are (T, N, dim), N sequences of T frames; both sizes are known only at run time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pyasr.nn.tdnnf import FactorisedTdnn
 
 @singledispatch
 def add_layer(layer: nn.Module, graph: Graph, x: str) -> str:
-    """The nodes of a layer after `x`. Raises UserError for a kind of layer that is not known here."""
-    raise UserError(f"layers of the kind {type(layer).__name__} cannot be written as ONNX operators yet; export a network without them")
+    """Add the nodes of a layer to `x`. Raises UserError for an unsupported kind of layer."""
+    raise UserError(f"layers of type {type(layer).__name__} cannot be exported to ONNX yet; export a network without them")
 
 
 @add_layer.register
@@ -79,7 +79,7 @@ def _(layer: nn.LayerNorm, graph: Graph, x: str) -> str:
 
 @add_layer.register
 def _(layer: SumGroup, graph: Graph, z: str) -> str:
-    """ScatterND adds along the first axis, so outputs come first here: (outputs, T, N)."""
+    """ScatterND adds along the first axis, so outputs are first here: (outputs, T, N)."""
     extras = array(layer.extras)
     z = graph.op("Transpose", z, perm=[2, 0, 1])
     first, copies = slice_frames(graph, z, 0, -len(extras)), slice_frames(graph, z, -len(extras))
@@ -137,7 +137,7 @@ def _(layer: Recurrent, graph: Graph, x: str) -> str:
 
 @add_layer.register
 def _(layer: WindowRecurrent, graph: Graph, x: str) -> str:
-    """All windows go through the loop side by side: (window, T' N, dim)."""
+    """All windows go through the loop as a batch: (window, T' N, dim)."""
     of_window = shifted(graph, x, list(range(-layer.left, layer.right + 1)))
     first = graph.constant([0])
     windows = graph.op("Concat", *(graph.op("Unsqueeze", frames, first) for frames in of_window), axis=0)

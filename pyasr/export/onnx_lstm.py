@@ -1,7 +1,7 @@
 """The LSTM of `pyasr.nn.lstm` as ONNX operators.
 
-ONNX's own LSTM knows neither projections nor clipped cells nor delays, so the loop over time is a Scan, whose body has the equations (1)
-to (4) of one frame.
+ONNX's own LSTM supports neither projections nor clipped cells nor delays, so the loop over time is a Scan, whose body contains the
+equations (1) to (4) of one frame.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyasr.nn.lstm import Lstm
 
 
 def add_lstm(lstm: Lstm, graph: Graph, x: str) -> str:
-    """The outputs (T, N, output_dim) of one direction for frames (T, N, input_dim)."""
+    """Outputs (T, N, output_dim) of one direction for frames (T, N, input_dim)."""
     num_frames, num_sequences = size(graph, x, 0), size(graph, x, 1)
     rows = graph.op("Mul", num_sequences, graph.constant([lstm.delay]))
     x = reversed_frames(graph, x) if lstm.backward else x
@@ -28,14 +28,14 @@ def add_lstm(lstm: Lstm, graph: Graph, x: str) -> str:
 
 
 def _filled_up(graph: Graph, x: str, num_frames: str, delay: int) -> str:
-    """Frames with zeros after them, to a multiple of `delay`."""
+    """Frames padded with zeros at the end, to a multiple of `delay`."""
     if delay == 1:
         return x
     return graph.op("Pad", x, sizes_of(graph, 0, 0, 0, missing(graph, num_frames, delay), 0, 0))
 
 
 def _frame(lstm: Lstm, outer: Graph) -> Graph:
-    """The body of the loop: from r and c before and W_x x_t + b to r, c and y_t; a row for each sequence."""
+    """The body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per sequence."""
     graph, cells = outer.body("frame"), lstm.cell_dim
     r, before = graph.input("r_before", ("rows", lstm.recurrent_dim)), graph.input("c_before", ("rows", cells))
     a = graph.op("Add", graph.input("a", ("rows", 4 * cells)), affine(graph, lstm.recurrent, r))
@@ -55,7 +55,7 @@ def _frame(lstm: Lstm, outer: Graph) -> Graph:
 
 
 def _gate(graph: Graph, a: str, cells: str, lstm: Lstm, number: int) -> str:
-    """The sigmoid of a gate that may see the cells; gates are numbered i, f, o."""
+    """The sigmoid of a gate, which may have peepholes; gates are numbered i, f, o."""
     if lstm.peepholes is not None:
         a = graph.op("Add", a, graph.op("Mul", cells, graph.constant(array(lstm.peepholes[number]))))
     return graph.op("Sigmoid", a)

@@ -1,16 +1,17 @@
-r"""An acoustic model as an ONNX file: from normalised features to the scores that the decoder takes.
+r"""An acoustic model as an ONNX file: from normalised features to the scores of the decoder.
 
     features (N, T, dim)  ->  log_likelihoods (N, T', num_pdfs),       log p(x | s) + const = (log p(s | x) - log P(s)) * factor
 
-for N sequences of T frames. All that the model does to features is in the graph: derivatives, splicing, normalisation of the network's
-input, priors, factor. Cepstral mean normalisation and transforms of speakers are not; the file's metadata say which there are to be.
+for N sequences of T frames. The graph contains all operations of the model on features: derivatives, splicing, normalisation of the
+network's input, priors, factor. It does not contain cepstral mean normalisation and speaker transforms; the metadata of the file state
+which ones are required.
 
-A graph is made for one of two units:
+A graph has one of two kinds of input:
 
-* utterance: whole utterances, whose first and last frames it repeats for context, and which it cuts into the chunks that the network has
-  learned, with the results of `AcousticModel.log_likelihoods`. T' = ceil(T / subsampling).
-* chunk: frames that have their context with them, for recognition while someone speaks: `left_context` and `right_context` frames, which
-  the metadata tell. T' = ceil((T - left_context - right_context) / subsampling).
+* utterance: whole utterances. The graph repeats their first and last frames for context, and divides them into the chunks of the training,
+  with the results of `AcousticModel.log_likelihoods`. T' = ceil(T / subsampling).
+* chunk: frames that include their context, for recognition of live speech: `left_context` and `right_context` frames, which the metadata
+  state. T' = ceil((T - left_context - right_context) / subsampling).
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _DOC = "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's de
 
 
 def acoustic_onnx(model: AcousticModel, options: InputOptions, unit: str, feature_options: str = "") -> bytes:
-    """The content of an ONNX file.
+    """Content of an ONNX file.
 
-    options          how features become the model's input
-    feature_options  how audio becomes features, as JSON, for the metadata
+    options          conversion of features to the model's input
+    feature_options  options of the feature extraction, as JSON, for the metadata
 
-    Raises UserError for a network that cannot be written so, or too large a one.
+    Raises UserError for a network that cannot be exported, or that is too large.
     """
     graph, whole = Graph("acoustic model"), unit == "utterance"
     dim = feature_dim(model, options)
@@ -60,7 +61,7 @@ def acoustic_onnx(model: AcousticModel, options: InputOptions, unit: str, featur
 
 
 def context(model: AcousticModel, options: InputOptions) -> tuple[int, int]:
-    """Frames before and after its own that an output depends on."""
+    """Frames before and after its own frame that an output depends on."""
     reach = options.deltas * DELTA_WINDOW
     left, right = getattr(model.network, "left", 0), getattr(model.network, "right", 0)
     return left + options.splice_left + reach, right + options.splice_right + reach
@@ -71,12 +72,12 @@ def _metadata(model: AcousticModel, options: InputOptions, unit: str, feature_op
     numbers = {"left_context": left, "right_context": right, "subsampling": model.subsampling, "num_pdfs": model.num_pdfs}
     values = {"unit": unit, **numbers, "chunk": getattr(model.network, "chunk", 0), "cmvn": options.cmvn, "norm_vars": options.norm_vars}
     sliding = dataclasses.asdict(options.sliding) if options.cmvn == "sliding" else {}
-    told = {name: json.dumps(value) if not isinstance(value, str) else value for name, value in {**values, **sliding}.items()}
-    return {**told, "feature_options": feature_options} if feature_options else told
+    entries = {name: json.dumps(value) if not isinstance(value, str) else value for name, value in {**values, **sliding}.items()}
+    return {**entries, "feature_options": feature_options} if feature_options else entries
 
 
 def _with_deltas(graph: Graph, x: str, order: int, whole: bool) -> str:
-    """As `pyasr.feats.deltas.add_deltas`: a product of the frames around each and the filters."""
+    """As `pyasr.feats.deltas.add_deltas`: a product of the frames around each frame and the filters."""
     if not order:
         return x
     reach = order * DELTA_WINDOW
@@ -100,7 +101,7 @@ def _normalised(graph: Graph, x: str, model: AcousticModel) -> str:
 @singledispatch
 def _logits(network: nn.Module, graph: Graph, x: str, whole: bool) -> str:
     """From the network's input (T, N, input_dim) to logits (T', N, num_pdfs)."""
-    raise UserError(f"a network of the kind {type(network).__name__} is for training alone; export the model that the training has made")
+    raise UserError(f"a network of type {type(network).__name__} is only for training; export the model that the training has written")
 
 
 @_logits.register
@@ -125,7 +126,7 @@ def _(network: LayeredNetwork, graph: Graph, x: str, whole: bool) -> str:
 
 
 def _num_after(network: LayeredNetwork, graph: Graph, x: str) -> int | str:
-    """How often the last frame is repeated: for context, and before that to fill up to whole outputs."""
+    """Number of repetitions of the last frame: for context, plus padding to a whole number of outputs."""
     if network.subsampling == 1:
         return network.right
     return graph.op("Add", missing(graph, size(graph, x, 0), network.subsampling), graph.constant([network.right]))

@@ -1,8 +1,8 @@
-"""A feed-forward network or TDNN as a chain of parts that other toolkits have as well: what is written in Kaldi's forms is made of them.
+"""A feed-forward network or TDNN as a chain of parts that other toolkits also have; Kaldi's formats are written from it.
 
     [Splice(-5..5), Shift(-mean), Scale(1 / std), Affine, Unit("relu"), ..., Affine, Unit("log-softmax")]
 
-Each part maps frames to frames. Times count frames of features, whatever layers below have left out.
+Each part maps frames to frames. Times are in frames of features, whatever the subsampling of lower layers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyasr.nn.tdnnf import FactorisedTdnn
 
 @dataclass(frozen=True)
 class Splice:
-    """Frames t + o for each offset o side by side."""
+    """Frames t + o for each offset o, concatenated."""
 
     offsets: tuple[int, ...]
 
@@ -75,7 +75,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Bypass:
-    """What comes of `parts`, and what goes into them times `scale`."""
+    """Sum of the output of `parts` and of their input times `scale`."""
 
     scale: float
     parts: list[Part]
@@ -85,7 +85,7 @@ Part = Splice | Shift | Scale | Affine | Norms | Unit | Bypass
 
 
 def input_parts(model: AcousticModel, options: InputOptions) -> list[Part]:
-    """From features, with their derivatives, to the normalised input of the network, and what of the network is not trained."""
+    """Parts from features with derivatives to the normalised input of the network, and untrained layers of the network."""
     parts: list[Part] = []
     if options.splice_left or options.splice_right:
         parts.append(Splice(tuple(range(-options.splice_left, options.splice_right + 1))))
@@ -95,7 +95,7 @@ def input_parts(model: AcousticModel, options: InputOptions) -> list[Part]:
 
 
 def delta_parts(order: int, dim: int) -> list[Part]:
-    """Derivatives of features of `dim` columns, as an affine map of the frames around each."""
+    """Derivatives of features of `dim` columns, as an affine map of the frames around each frame."""
     if not order:
         return []
     reach = order * DELTA_WINDOW
@@ -105,15 +105,15 @@ def delta_parts(order: int, dim: int) -> list[Part]:
 
 @singledispatch
 def network_parts(network: nn.Module) -> list[Part]:
-    """From the normalised input to logits. Raises UserError for networks that cannot be told in parts."""
-    raise UserError(f"a network of the kind {type(network).__name__} cannot be written in Kaldi's form; export it to ONNX")
+    """Parts from the normalised input to logits. Raises UserError for networks that cannot be written as parts."""
+    raise UserError(f"a network of type {type(network).__name__} cannot be written in Kaldi's format; export it to ONNX")
 
 
 @network_parts.register
 def _(network: FeedForward) -> list[Part]:
     if network.sum_group is not None:
-        raise UserError("several outputs of the network belong to one pdf (--mix-up), for whose sum Kaldi's nnet1 and nnet3 have "
-                        "nothing; export it to ONNX")
+        raise UserError("several outputs of the network belong to one pdf (--mix-up), and Kaldi's nnet1 and nnet3 do not support their "
+                        "sum; export it to ONNX")
     parts = _layer_parts(network.layers, 1)
     return parts if network.output_scales is None else [*parts[:-1], _scaled(parts[-1], array(network.output_scales))]
 
@@ -129,8 +129,8 @@ def _(network: LayeredNetwork) -> list[Part]:
 
 @singledispatch
 def _layer_parts(layer: nn.Module, stride: int) -> list[Part]:
-    """The parts of a layer, one frame of whose input stands for `stride` frames of features."""
-    raise UserError(f"layers of the kind {type(layer).__name__} cannot be written in Kaldi's form; export the model to ONNX")
+    """The parts of a layer; one frame of its input corresponds to `stride` frames of features."""
+    raise UserError(f"layers of type {type(layer).__name__} cannot be written in Kaldi's format; export the model to ONNX")
 
 
 @_layer_parts.register
@@ -178,7 +178,7 @@ def _(layer: FactorisedTdnn, stride: int) -> list[Part]:
 
 @_layer_parts.register
 def _(layer: nn.LayerNorm, stride: int) -> list[Part]:
-    """The mean is taken off, then frames are scaled; without what `layer.eps` adds to their variance."""
+    """The mean is subtracted, then frames are scaled; `layer.eps` is not added to their variance."""
     (dim,) = layer.normalized_shape
     centring = np.eye(dim, dtype=np.float32) - np.float32(1 / dim)
     return [Affine(centring, np.zeros(dim, np.float32), fixed=True), Unit("normalize", dim)]
@@ -191,7 +191,7 @@ def _(layer: Delay, stride: int) -> list[Part]:
 
 @_layer_parts.register
 def _(layer: Crop, stride: int) -> list[Part]:
-    return []  # without a memory that it would fill, context has no effect
+    return []  # context has no effect without a memory
 
 
 _UNITS = {nn.ReLU: "relu", nn.Sigmoid: "sigmoid", nn.Tanh: "tanh", Normalize: "normalize"}
@@ -206,7 +206,7 @@ def _dim_after(part: Part) -> int:
 
 
 def _regrouped(affine: Affine, size: int) -> Affine:
-    """With the rows of a group, which are far apart here (`pyasr.nn.layers`), one after the other."""
+    """The affine part with the rows of each group, which are not adjacent in `pyasr.nn.layers`, made adjacent."""
     order = np.arange(len(affine.bias)).reshape(size, -1).T.ravel()
     return Affine(affine.weight[order], affine.bias[order])
 

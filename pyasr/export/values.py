@@ -1,9 +1,9 @@
-"""Tensors as what is written to files."""
+"""Conversion of tensors to values that are written to files."""
 
 import numpy as np
 from torch import Tensor
 
 
 def array(values: Tensor) -> np.ndarray:
-    """The values of a tensor or parameter on the CPU."""
+    """Values of a tensor or parameter as a NumPy array."""
     return values.detach().numpy()

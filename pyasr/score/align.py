@@ -1,6 +1,6 @@
-"""Alignment of a hypothesis with its reference, counted as NIST's sclite counts.
+"""Alignment of a hypothesis with its reference, with the counts of NIST's sclite.
 
-The alignment has least cost with 0 for a correct word, 3 for an insertion, 3 for a deletion and 4 for a substitution. Alignments of
+The alignment has the lowest cost with 0 for a correct word, 3 for an insertion, 3 for a deletion and 4 for a substitution. Alignments of
 equal cost can differ in their number of errors (three substitutions cost as much as two insertions, two deletions and a correct word), so
 the choice among them matters: forward over both word sequences, a cell prefers the diagonal, then an insertion, then a deletion.
 With that order all four counts are sclite's own (sctk 2.4.10).
@@ -21,7 +21,7 @@ _DIAGONAL, _INSERTION, _DELETION = 0, 1, 2
 
 @dataclass(frozen=True)
 class Counts:
-    """Words of one or more utterances by how they were recognised."""
+    """Numbers of correct, substituted, inserted and deleted words of one or more utterances."""
 
     correct: int = 0
     sub: int = 0
@@ -30,7 +30,7 @@ class Counts:
 
     @property
     def num_words(self) -> int:
-        """Words of the reference."""
+        """Number of words of the reference."""
         return self.correct + self.sub + self.dele
 
     @property
@@ -40,7 +40,7 @@ class Counts:
 
     @property
     def wer(self) -> float:
-        """Errors in per cent of the reference's words; with an empty reference 0, or infinite if anything was inserted."""
+        """Errors in per cent of the reference words. With an empty reference, 0, or infinite if there are insertions."""
         if self.num_words:
             return 100.0 * self.errors / self.num_words
         return float("inf") if self.errors else 0.0
@@ -80,7 +80,7 @@ def _numbered(reference, hypothesis):
 
 @njit(nogil=True, cache=True)
 def _best_moves(ref, hyp):
-    """int8 (num_ref + 1, num_hyp + 1): the move by which each cell is reached at least cost."""
+    """int8 (num_ref + 1, num_hyp + 1): the move that reaches each cell at the lowest cost."""
     n, m = len(ref), len(hyp)
     move = np.zeros((n + 1, m + 1), np.int8)
     above = INSERTION_COST * np.arange(m + 1)
@@ -100,7 +100,7 @@ def _best_moves(ref, hyp):
 
 @njit(nogil=True, cache=True)
 def _moves(ref, hyp):
-    """The moves of the best alignment, last one first."""
+    """Moves of the best alignment, from the end to the start."""
     move, i, j = _best_moves(ref, hyp), len(ref), len(hyp)
     path = np.empty(i + j, np.int8)
     size = 0

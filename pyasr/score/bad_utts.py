@@ -1,9 +1,9 @@
-"""Transcripts that disagree with what was decoded for them: counted, listed from the worst on, divided into good and bad.
+"""Transcripts that disagree with the decoded text: counts of errors, sorted by decreasing errors, divided into good and bad.
 
-OUT/all_info.sorted.txt   `UTTERANCE<tab>ERRORS<tab>WORDS<tab>DECODED<tab>TRANSCRIPT`, most errors first, as Kaldi's find_bad_utts.sh has it
-OUT/per_utt               the two texts of each utterance word by word
-OUT/good_utts, bad_utts   utterances for `subset_data_dir.py --utt-list`; those that were not decoded are bad
-OUT/failed_utts           `UTTERANCE REASON` of these
+OUT/all_info.sorted.txt   `UTTERANCE<tab>ERRORS<tab>WORDS<tab>DECODED<tab>TRANSCRIPT`, most errors first, as in Kaldi's find_bad_utts.sh
+OUT/per_utt               the two texts of each utterance, word by word
+OUT/good_utts, bad_utts   utterances for `subset_data_dir.py --utt-list`; utterances that were not decoded are bad
+OUT/failed_utts           `UTTERANCE REASON` of utterances that were not decoded
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AS_IT_IS = TextFilter(case="keep")
 
 @dataclass(frozen=True)
 class Comparison:
-    """An utterance's transcript and what was decoded, as words, and the counts of their alignment."""
+    """Transcript and decoded text of an utterance, as words, and the counts of their alignment."""
 
     transcript: list[str]
     decoded: list[str]
@@ -35,23 +35,23 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """Errors in words of the transcript."""
+        """Errors per word of the transcript."""
         return self.counts.errors / max(len(self.transcript), 1)
 
 
 @dataclass(frozen=True)
 class BadUttOptions:
-    """An utterance is bad when its errors are more than both."""
+    """An utterance is bad if its errors exceed both limits."""
 
-    max_errors: int = option(1, "errors that any utterance may have", minimum=0)
-    max_error_share: float = option(0.25, "errors that an utterance may have for each word of its transcript", minimum=0.0)
+    max_errors: int = option(1, "maximum number of errors of a good utterance, whatever its length", minimum=0)
+    max_error_share: float = option(0.25, "maximum number of errors per word of the transcript of a good utterance", minimum=0.0)
 
     def is_bad(self, comparison: Comparison) -> bool:
         return comparison.counts.errors > self.max_errors and comparison.share > self.max_error_share
 
 
 def compare(transcripts: dict[str, list[str]], decoded: dict[str, str]) -> dict[str, Comparison]:
-    """The utterances that were decoded, from the worst on: most errors, then the greater share of errors."""
+    """The decoded utterances, sorted by decreasing number of errors, then by decreasing error rate."""
     found = {}
     for utt, words in decoded.items():
         found[utt] = Comparison(transcripts[utt], words.split(), count(transcripts[utt], words.split()))
@@ -61,18 +61,18 @@ def compare(transcripts: dict[str, list[str]], decoded: dict[str, str]) -> dict[
 def write_report(out: Path, text: dict[str, str], words: set[str], oov_word: str, num_jobs: int, options: BadUttOptions) -> None:
     """Compare decoded.JOB.txt in `out` with the transcripts `text`, in which words outside `words` become `oov_word`, and write all files.
 
-    Raises UserError when nothing was decoded, or no utterance is good.
+    Raises UserError if nothing was decoded, or if no utterance is good.
     """
     decoded, failed = _read_jobs(out, num_jobs)
     if not decoded:
-        told = f"no utterance was decoded: {told_reasons(failed)}"
-        raise UserError(f"{told}; check that data, language and model directory belong together")
+        fault = f"no utterance was decoded: {told_reasons(failed)}"
+        raise UserError(f"{fault}; check that data, language and model directory match")
     transcripts = {utt: [word if word in words else oov_word for word in text[utt].split()] for utt in decoded}
     found = compare(transcripts, decoded)
     bad = {utt for utt, comparison in found.items() if options.is_bad(comparison)}
     good = sorted(found.keys() - bad)
     if not good:
-        raise UserError(f"all of {len(found)} utterances are bad; check that data, language and model directory belong together, "
+        raise UserError(f"all of {len(found)} utterances are bad; check that data, language and model directory match, "
                         "or raise --max-error-share")
     with atomic_write(out / "all_info.sorted.txt") as f:
         f.writelines("\t".join([utt, str(c.counts.errors), str(len(c.transcript)), " ".join(c.decoded), " ".join(c.transcript)]) + "\n"
@@ -85,7 +85,7 @@ def write_report(out: Path, text: dict[str, str], words: set[str], oov_word: str
 
 
 def _read_jobs(out: Path, num_jobs: int) -> tuple[dict[str, str], dict[str, str]]:
-    """(what was decoded, why other utterances were not) of all jobs, whose files are removed."""
+    """(decoded texts, reasons of failed utterances) of all jobs; removes their files."""
     decoded, failed = {}, {}
     for job in range(1, num_jobs + 1):
         texts, reasons = out / f"decoded.{job}.txt", out / f"failed.{job}.json"
@@ -99,8 +99,8 @@ def _read_jobs(out: Path, num_jobs: int) -> tuple[dict[str, str], dict[str, str]
 def _log(found: dict[str, Comparison], bad: set[str], failed: dict[str, str]) -> None:
     total = sum((comparison.counts for comparison in found.values()), Counts())
     log.info(f"{len(found)} utterances: {total.errors} errors in {total.num_words} words ({total.wer:.2f} %), "
-             f"{sum(not comparison.counts.errors for comparison in found.values())} utterances without any")
-    log.info(f"{len(bad)} bad utterances, {len(failed)} that were not decoded")
+             f"{sum(not comparison.counts.errors for comparison in found.values())} utterances without errors")
+    log.info(f"{len(bad)} bad utterances, {len(failed)} utterances not decoded")
     for utt, comparison in list(found.items())[:5]:
         log.info(f"{utt}: {comparison.counts.errors} errors; transcript: {' '.join(comparison.transcript)}; "
                  f"decoded: {' '.join(comparison.decoded)}")

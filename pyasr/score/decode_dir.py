@@ -1,11 +1,11 @@
-"""Scoring a decode directory: one score for each point (LM weight, word insertion penalty), the chosen point, and the files about them.
+"""Scoring of a decode directory: a score for each point (LM weight, word insertion penalty), the chosen point, and the output files.
 
 OUT/hyp/LMWT_WIP.txt     hypotheses of a point as a text table; with an stm LMWT_WIP.ctm
 OUT/wer_LMWT_WIP         WER, sentence error rate
 OUT/best_wer             the chosen point and the best point of this set, each with interval, signature and label
 OUT/best_wer_NAME        the same for each subset of the stm
 OUT/per_utt OUT/per_spk  tables of the chosen point; with an stm OUT/per_subset, by subsets and labels
-OUT/summary.json         the same for programs
+OUT/summary.json         the same, machine-readable
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Scorer(Protocol):
     """Scores hypotheses of a data directory, against its transcripts (TextScorer) or an stm (StmScorer).
 
     utt2spk    {utterance: speaker} of all scored utterances
-    signature  how they are scored
-    subsets    {name: utterances} with a WER of their own
+    signature  scoring method
+    subsets    {name: utterances} with a separate WER
     parts      {name: utterances} with a row in per_subset
     """
 
@@ -46,18 +46,18 @@ class Scorer(Protocol):
     parts: Mapping[str, list[str]]
 
     def score(self, hypothesis: Any) -> Score:
-        """The counts of all utterances."""
+        """Counts of all utterances."""
 
     def per_utterance(self, hypothesis: Any) -> str:
-        """The content of per_utt."""
+        """Content of per_utt."""
 
     def write(self, directory: Path, name: str, hypothesis: Any) -> None:
-        """Write a hypothesis to a file of that name, plus a suffix."""
+        """Write a hypothesis to DIRECTORY/NAME plus a suffix."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The point that another set chose, and the decode directory of that set."""
+    """The point chosen on another set, and the decode directory of that set."""
 
     point: Point
     source: Path
@@ -65,11 +65,11 @@ class Chosen:
 
 @dataclass(frozen=True)
 class PointOptions:
-    """The scales at which something is read from lattices: those that scoring has chosen, unless given."""
+    """The point (LM weight, word insertion penalty) at which lattices are evaluated."""
 
-    lmwt: int | None = option(None, "LM weight; the one that steps/score.py has chosen unless given", minimum=1)
-    word_ins_penalty: float | None = option(None, "word insertion penalty; the one that steps/score.py has chosen unless given, 0 with "
-                                                  "--lmwt where nothing was scored")  # fmt: skip
+    lmwt: int | None = option(None, "LM weight; none: the one chosen by steps/score.py", minimum=1)
+    word_ins_penalty: float | None = option(None, "word insertion penalty; none: the one chosen by steps/score.py, or 0 with --lmwt if "
+                                                  "nothing was scored")  # fmt: skip
 
     def inputs(self, decode_dir: Path) -> list[Path]:
         """The files that `of` reads."""
@@ -77,7 +77,7 @@ class PointOptions:
         return [summary] if self.lmwt is None or (self.word_ins_penalty is None and summary.exists()) else []
 
     def of(self, decode_dir: Path) -> Point:
-        """The point for a decode directory. Raises UserError where an LM weight is needed and the directory has not been scored."""
+        """The point for a decode directory. Raises UserError if it needs an LM weight and the directory has not been scored."""
         if not self.inputs(decode_dir):
             return self.lmwt, self.word_ins_penalty or 0.0
         try:
@@ -98,25 +98,25 @@ def score_points(scorer: Scorer, hypotheses: Mapping[Point, Any]) -> dict[Point,
 
 
 def best_point(scores: Mapping[Point, Score], first: Container[int] | None = None) -> Point:
-    """The point with the fewest errors; among equals one of the weights `first`, if any, then the least LM weight, then the least penalty.
-    Raises UserError where there is none."""
+    """The point with the fewest errors; among equals, one of the weights `first`, if any, then the lowest LM weight, then the lowest
+    penalty. Raises UserError if there is no point."""
     if not scores:
-        raise UserError("no utterance has been decoded, so there is nothing to score; see what the decoding says of missing features")
+        raise UserError("no utterance was decoded, so there is nothing to score; check the log of the decoding for missing features")
     return min(scores, key=lambda point: (scores[point].total.errors, first is not None and point[0] not in first, point))
 
 
 def scoring_dir(decode_dir: Path, mbr: bool = False) -> Path:
-    """Where the scores of a decode directory lie: of best paths, or of minimum Bayes risk decoding."""
+    """Directory of the scores of a decode directory: of best paths, or of minimum Bayes risk decoding."""
     return Path(decode_dir) / ("scoring_mbr" if mbr else "scoring")
 
 
 def read_params(decode_dir: Path, mbr: bool = False) -> Point:
-    """The point that was chosen when `decode_dir` was scored. Raises UserError where it has not been."""
+    """The point chosen when `decode_dir` was scored. Raises UserError if it was not scored."""
     return tuple(read_summary(decode_dir, mbr)["chosen"]["point"])
 
 
 def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
-    """The content of summary.json of the last scoring. Raises UserError where it is missing or damaged."""
+    """Content of summary.json of the last scoring. Raises UserError if it is missing or damaged."""
     path = scoring_dir(decode_dir, mbr) / SUMMARY
     try:
         summary = read_object(path)
@@ -130,7 +130,7 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
 
 
 def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
-    """The WER in per cent at the LM weight and penalty that were chosen, of a subset where one is named; None where it was not scored."""
+    """WER in per cent at the chosen LM weight and penalty, of a subset if one is named; None if it was not scored."""
     if not (scoring_dir(decode_dir) / SUMMARY).exists():
         return None
     summary = read_summary(decode_dir)
@@ -139,11 +139,11 @@ def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
 
 
 def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
-    """Why the last scoring is not one of this range of LM weights; '' where it is, nothing was scored, or an earlier version did it."""
+    """Why the last scoring does not match this range of LM weights; '' if it does, if nothing was scored, or for an earlier version."""
     try:
         summary = read_summary(decode_dir, mbr)
     except UserError:
-        return ""  # harmless: missing or damaged, it is made again
+        return ""  # harmless: a missing or damaged file is written again
     record, best = summary.get("lm_weights"), summary["best"]
     return weights.misfit(record, best["point"][0], best["errors"]) if record else ""
 
@@ -151,11 +151,11 @@ def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
 def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], filters: TextFilter, chosen: Chosen | None, seed: int = 0,
                   scores: Mapping[Point, Score] | None = None, weights: LmWeights | None = None,
                   scorer: Scorer | None = None) -> list[str]:  # fmt: skip
-    """Write the files above into `out`; the lines of best_wer, and of those of subsets. `chosen` is None where this set chooses itself.
+    """Write the files above to `out`. Returns the lines of best_wer and of the subsets. `chosen` is None if this set chooses its own point.
 
-    scores  of all points, as `score_points` gives them, where they are known
-    weights the range of LM weights, of which the first ones are chosen before equally good ones
-    scorer  a TextScorer of `data` and `filters` unless given
+    scores  scores of all points from `score_points`, if known
+    weights range of LM weights; the first ones are preferred to equally good ones
+    scorer  default: a TextScorer of `data` and `filters`
     """
     scorer = scorer or TextScorer(data, filters)
     scores = scores or score_points(scorer, hypotheses)
@@ -193,7 +193,7 @@ def _write(path: Path, content: str) -> None:
 
 @dataclass(frozen=True)
 class _Best:
-    """Writes best_wer files: the WER at the chosen point and, if that may be another one, at the best point."""
+    """Writes best_wer files: the WER at the chosen point and, if it may differ, at the best point."""
 
     point: Point
     chosen: Chosen | None
@@ -202,7 +202,7 @@ class _Best:
     first: Container[int] | None
 
     def write(self, path: Path, scores: Mapping[Point, Score], prefix: str = "") -> tuple[list[str], dict[str, dict]]:
-        """Write a file for these scores; (its lines, the entries of the summary)."""
+        """Write a file for these scores. Returns (its lines, the entries of the summary)."""
         best = best_point(scores, self.first)
         source = self.chosen.source if self.chosen else "this set"
         entries = {"chosen": self._entry(scores[self.point], self.point, f"{prefix}chosen on {source}"),

@@ -1,4 +1,4 @@
-"""What is done to both texts before they are compared, and the signature that says so."""
+"""Normalisation of both texts before scoring, and the signature that describes it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from dataclasses import dataclass
 
 from pyasr.base.options import option
 
-SCORING_VERSION = 1  # changes when the same texts would get other counts
-SIGNATURE = "wer|"  # what every signature begins with, and so what tells our WER files from other toolkits'
+SCORING_VERSION = 1  # changes if the same texts get other counts
+SIGNATURE = "wer|"  # beginning of every signature, which distinguishes these WER files from those of other toolkits
 
 
 @dataclass(frozen=True)
 class TextFilter:
-    """Changes of the words of reference and hypothesis alike: none but the folding of case, unless asked for."""
+    """Normalisation of the words of reference and hypothesis; the default only ignores case."""
 
-    case: str = option("lower", "lower: upper and lower case are the same; keep: they differ", choices=("lower", "keep"))
-    drop: str | None = option(None, "words that do not count, as hesitations: 'uh,um'; they are taken out of both texts")
+    case: str = option("lower", "comparison of words: ignore case (lower), or distinguish case (keep)", choices=("lower", "keep"))
+    drop: str | None = option(None, "comma-separated words to remove from both texts, such as hesitations: 'uh,um'")
 
     @property
     def dropped(self) -> frozenset[str]:
-        """Words taken out of reference and hypothesis, in the case they are compared in."""
+        """Words removed from reference and hypothesis, after case normalisation."""
         return frozenset(self._folded(self.drop or "").replace(",", " ").split())
 
     def _folded(self, text: str) -> str:
         return text.lower() if self.case == "lower" else text
 
     def words(self, text: str) -> list[str]:
-        """The words of `text` that count."""
+        """Words of `text` that are scored."""
         dropped = self.dropped
         return [word for word in self._folded(text).split() if word not in dropped]
 
     @property
     def signature(self) -> str:
-        """How a WER was counted, in one word: two WERs compare if their signatures are equal."""
+        """The scoring method in one word; two WERs are comparable if their signatures are equal."""
         return f"{SIGNATURE}case:{self.case}|drop:{','.join(sorted(self.dropped)) or 'none'}|align:sclite|v{SCORING_VERSION}"

@@ -1,8 +1,8 @@
-"""The LM weights that scoring tries: a range that grows while the best weight is at one of its ends.
+"""The range of LM weights that scoring tries. It grows while the best weight is at one of its ends.
 
 The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network can be as high as 30. An end that the user
-gives is fixed. The lower end goes down to 1, the upper end up to 30, then 50, then 100. The range stops growing when this no
-longer lowers the number of errors, or at 0 errors.
+gives is fixed. The lower end goes down to 1, the upper end up to 30, then 50, then 100. The range stops growing when growth no
+longer reduces the number of errors, or at 0 errors.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class LmWeights:
             return f"it has scores of LM weights {low} to {high}"
         is_low = best == low > _LEAST and self._moves_down and given[0] is not None
         is_high = best == high < _UPPER_ENDS[-1] and self._moves_up and given[1] is not None
-        return f"its best LM weight {best} is at an end that was given" if errors and (is_low or is_high) else ""
+        return f"its best LM weight {best} is at a fixed end of its range" if errors and (is_low or is_high) else ""
 
     def remedy(self, best: int) -> str:
-        """Advice if the best weight is at an end that the user gave, or is the greatest possible weight; otherwise ''."""
+        """Advice if the best weight is at an end that the user gave, or is the largest possible weight; otherwise ''."""
         if best == self.low > _LEAST and not self._moves_down:
-            return "lower --min-lmwt, or leave it out"
+            return "lower --min-lmwt, or omit it"
         if best == self.high and not self._moves_up:
-            return "raise --max-lmwt, or leave it out"
+            return "raise --max-lmwt, or omit it"
         return "raise --max-lmwt" if best == self.high >= _UPPER_ENDS[-1] else ""
 
     def _grows_up(self, errors: dict[int, int], best: int) -> bool:

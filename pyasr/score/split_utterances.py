@@ -1,14 +1,14 @@
-r"""Long utterances cut at silences, each piece with its words, by when words were said.
+r"""Long utterances cut at silences, each piece with its words, by the times of words in a ctm.
 
-The transcript is aligned with the words of a ctm. Between two neighbouring words of the transcript an utterance may be cut where the ctm
-has the same two words side by side, with a silence of `min_silence_s` or more between them: what was recognised wrongly stays within one
-piece. A piece keeps up to `padding_s` of the silence at a cut; pieces never overlap.
+The transcript is aligned with the words of the ctm. An utterance may be cut between two adjacent words of the transcript if they are also
+adjacent in the ctm, with a silence of at least `min_silence_s` in between, so recognition errors stay within one piece. A piece keeps up to
+`padding_s` of the silence at a cut; pieces never overlap.
 
-Of all ways to cut an utterance that is longer than `max_segment_s`, the one is taken that
+Among all ways to cut an utterance longer than `max_segment_s`, the chosen one
 
-    1. leaves the least time beyond max_segment_s in pieces (where there are silences enough: none),
+    1. has the least time beyond max_segment_s in its pieces (none if there are enough silences),
     2. has the fewest pieces,
-    3. cuts at the longest silences, taken together.
+    3. has the greatest sum of silences at its cuts.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _NOTHING = 1e-6
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """How long pieces may be, and where utterances are cut."""
+    """Length of the pieces, and where utterances are cut."""
 
-    max_segment_s: float = option(15.0, "utterances above so many seconds are split, into pieces of no more", minimum=0.5)
-    min_silence_s: float = option(0.2, "seconds of the shortest silence that is cut at", minimum=0.0)
-    padding_s: float = option(0.2, "seconds of silence kept at either side of a cut", minimum=0.0)
+    max_segment_s: float = option(15.0, "maximum length of pieces, seconds; longer utterances are split", minimum=0.5)
+    min_silence_s: float = option(0.2, "minimum length of a silence at a cut, seconds", minimum=0.0)
+    padding_s: float = option(0.2, "silence kept on each side of a cut, seconds", minimum=0.0)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A place between words: pieces before it end at `end_s` and have words up to `word`, pieces behind it begin at `begin_s`."""
+    """A place between words: pieces before it end at `end_s` and have words up to `word`; pieces after it begin at `begin_s`."""
 
     word: int
     end_s: float
@@ -47,7 +47,7 @@ class Cut:
 
 
 def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLine] | None]:
-    """For each word of a transcript its place in `lines` and the line, None for a word that the ctm does not have there."""
+    """For each word of a transcript, its position in `lines` and the line; None if the ctm does not have the word there."""
     place, found = 0, []
     for word, recognised in align(text, [line.word for line in lines]):
         if word is not None:
@@ -57,7 +57,7 @@ def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLin
 
 
 def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: SplitOptions) -> list[Cut]:
-    """The places where an utterance may be cut, in seconds of its recording; its two ends are the first and the last."""
+    """Places where an utterance may be cut, in seconds of its recording; the first and the last are its two ends."""
     cuts = [Cut(0, extent[0], extent[0], 0.0)]
     for number, (left, right) in enumerate(zip(words, words[1:]), 1):
         if left is None or right is None or right[0] != left[0] + 1:
@@ -70,7 +70,7 @@ def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, 
 
 
 def best_cuts(cuts: list[Cut], max_s: float) -> list[Cut]:
-    """Those of `cuts` that the utterance is cut at, its ends among them."""
+    """The chosen ones among `cuts`, including the two ends."""
     best: list[tuple[tuple[float, int, float], int]] = [((0.0, 0, 0.0), -1)]
     for last in range(1, len(cuts)):
         ways = []
@@ -78,7 +78,7 @@ def best_cuts(cuts: list[Cut], max_s: float) -> list[Cut]:
             excess = max(cuts[last].end_s - cuts[first].begin_s - max_s, 0.0)
             (beyond, pieces, silence), _ = best[first]
             ways.append(((beyond + excess, pieces + 1, silence - cuts[last].silence_s), first))
-            if excess > 0:  # a piece that begins earlier could itself be cut here, which leaves less beyond
+            if excess > 0:  # for a piece that begins earlier, cutting here leaves less time beyond the limit
                 break
         best.append(min(ways))
     chosen = [len(cuts) - 1]
@@ -88,7 +88,7 @@ def best_cuts(cuts: list[Cut], max_s: float) -> list[Cut]:
 
 
 def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions) -> dict[str, list[Part]]:
-    """The pieces of every utterance of `data`, by the words of a ctm; pieces that stay too long are logged.
+    """Pieces of every utterance of `data`, by the words of a ctm; logs pieces that are still too long.
 
     Raises UserError for a ctm of other recordings.
     """
@@ -110,12 +110,12 @@ def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions)
         too_long += [utt] * any(part.end_s - part.begin_s > options.max_segment_s + _NOTHING for part in parts[utt])
     if too_long:
         named = " ".join(too_long[:3]) + (" ..." if too_long[3:] else "")
-        log.warning(f"{len(too_long)} utterances keep a piece above --max-segment-s, no silence lies between words of the ctm: {named}")
+        log.warning(f"{len(too_long)} utterances have a piece above --max-segment-s, because the ctm has no silence to cut at: {named}")
     return parts
 
 
 class _Channel:
-    """The words of a channel by time, among which those of an utterance are found without a look at all."""
+    """Words of a channel by time, which allows a fast search for those of an utterance."""
 
     def __init__(self, lines: list[CtmLine]):
         self._lines = sorted(lines, key=lambda line: line.begin_s)

@@ -1,4 +1,4 @@
-"""The files of a scoring: WER lines, and tables by utterance and speaker in the form of Kaldi's scripts. Totals are sums of the rows."""
+"""Files of a scoring: WER lines, and tables by utterance and speaker in the format of Kaldi's scripts. Totals are sums of the rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def interval_text(interval: tuple[float, float]) -> str:
 
 
 def wer_file(score: Score) -> str:
-    """What `wer_LMWT_WIP` holds: a WER line, the sentence error rate, and who is missing."""
+    """Content of `wer_LMWT_WIP`: a WER line, the sentence error rate, and missing utterances."""
     num, wrong = len(score.utterances), score.num_wrong_utterances
     lines = [f"{wer_line(score.total)} {score.signature}", f"%SER {100 * wrong / num:.2f} [ {wrong} / {num} ]",
              f"Scored {num} sentences, {len(score.missing)} not present in hyp."]
@@ -31,7 +31,7 @@ def wer_file(score: Score) -> str:
 
 
 def per_utterance(references: Mapping[str, str], hypotheses: Mapping[str, str], filters: TextFilter) -> str:
-    """Four lines an utterance: `ref`, `hyp`, `op` (C S I D) word by word, and `#csid` with the counts."""
+    """Four lines per utterance: `ref`, `hyp`, `op` (C S I D) word by word, and `#csid` with the counts."""
     lines = []
     for utt in sorted(references):
         pairs = align(filters.words(references[utt]), filters.words(hypotheses.get(utt, "")))
@@ -41,7 +41,7 @@ def per_utterance(references: Mapping[str, str], hypotheses: Mapping[str, str], 
 
 
 def alignment_lines(utt: str, steps: Sequence[tuple[str | None, str | None, str]]) -> list[str]:
-    """The four lines of an utterance. A step is (word of the reference, word of the hypothesis, one of C S I D), a missing word is None."""
+    """The four lines of an utterance. A step is (reference word, hypothesis word, one of C S I D); a missing word is None."""
     columns = [(ref or _NOTHING, hyp or _NOTHING, op) for ref, hyp, op in steps]
     lines = []
     for place, kind in enumerate(("ref", "hyp", "op")):
@@ -52,12 +52,12 @@ def alignment_lines(utt: str, steps: Sequence[tuple[str | None, str | None, str]
 
 
 def per_speaker(score: Score, utt2spk: Mapping[str, str]) -> str:
-    """A line a speaker: utterances, words, then correct, sub, ins, del, errors and utterances with errors, as numbers and in per cent."""
+    """One line per speaker: utterances, words, then correct, sub, ins, del, errors and utterances with errors, as numbers and per cent."""
     return counts_table("SPEAKER", [*score.of_speaker(utt2spk).items(), ("SUM", score.row)])
 
 
 def counts_table(title: str, rows: Iterable[tuple[str, Row]]) -> str:
-    """A table as `per_speaker`, of (name, counts); `title` is the heading of the names."""
+    """A table in the format of `per_speaker`, of (name, counts); `title` is the heading of the names."""
     rows = list(rows)
     width = max(len(title), *(len(name) for name, _ in rows))
     head = f"{title:<{width}} {'#UTT':>6} {'#WORD':>7} {'CORR':>7} {'SUB':>7} {'INS':>7} {'DEL':>7} {'ERR':>7} {'U.ERR':>7}"

@@ -30,11 +30,11 @@ class TextScorer:
         self.parts: dict[str, list[str]] = {}
 
     def score(self, hypothesis: Mapping[str, str]) -> Score:
-        """The counts of all utterances. Raises UserError for an utterance without transcript."""
+        """Counts of all utterances. Raises UserError for an utterance without transcript."""
         return score_texts(self._data.text, hypothesis, self._filters, f"{self._data.path}/text")
 
     def per_utterance(self, hypothesis: Mapping[str, str]) -> str:
-        """The content of per_utt."""
+        """Content of per_utt."""
         return per_utterance(self._data.text, hypothesis, self._filters)
 
     def write(self, directory: Path, name: str, hypothesis: Mapping[str, str]) -> None:

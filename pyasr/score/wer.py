@@ -1,4 +1,4 @@
-"""Word error rates of a set of utterances: counts by utterance, from which every total is summed.
+"""Word error rates of a set of utterances, as sums of counts of utterances.
 
     score = score_texts(references, hypotheses, TextFilter())
     score.total.wer, score.interval(), score.of_speaker(utt2spk)["ann"].wer
@@ -17,7 +17,7 @@ from pyasr.score.align import Counts, count_many
 from pyasr.score.bootstrap import by_group, wer_interval
 from pyasr.score.filters import TextFilter
 
-Row = tuple[Counts, int, int]  # counts of some utterances, how many they are, how many of them have an error
+Row = tuple[Counts, int, int]  # counts of some utterances, their number, number of those with an error
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Score:
 
     @cached_property
     def total(self) -> Counts:
-        """Counts of all utterances together."""
+        """Total counts of all utterances."""
         return Counts(*map(int, self.counts.sum(axis=0)))
 
     @property
@@ -41,30 +41,30 @@ class Score:
 
     @property
     def words(self) -> np.ndarray:
-        """Reference words, (num_utterances,)."""
+        """Number of reference words, (num_utterances,)."""
         return self.counts[:, [0, 1, 3]].sum(axis=1)
 
     @property
     def num_wrong_utterances(self) -> int:
-        """Utterances with at least one error."""
+        """Number of utterances with at least one error."""
         return int((self.errors > 0).sum())
 
     def interval(self, seed: int = 0) -> tuple[float, float]:
-        """95 % interval of the WER in per cent, utterances drawn."""
+        """95 % interval of the WER in per cent, by resampling utterances."""
         return wer_interval(self.errors, self.words, seed)
 
     def speaker_interval(self, utt2spk: Mapping[str, str], seed: int = 0) -> tuple[float, float]:
-        """95 % interval of the WER in per cent, speakers drawn."""
+        """95 % interval of the WER in per cent, by resampling speakers."""
         speakers = [utt2spk[utt] for utt in self.utterances]
         return wer_interval(by_group(self.errors, speakers), by_group(self.words, speakers), seed)
 
     @property
     def row(self) -> Row:
-        """All utterances together."""
+        """Row of all utterances."""
         return self.total, len(self.utterances), self.num_wrong_utterances
 
     def part(self, utterances: Iterable[str]) -> Score:
-        """The score of some of the utterances."""
+        """Score of some of the utterances."""
         places, wanted = {utt: i for i, utt in enumerate(self.utterances)}, list(utterances)
         missing = set(wanted).intersection(self.missing)
         return Score(wanted, self.counts[[places[utt] for utt in wanted]], sorted(missing), self.signature)
@@ -82,16 +82,16 @@ def score_texts(references: Mapping[str, str], hypotheses: Mapping[str, str], fi
     """Compare {utterance: text} tables.
 
     An utterance without hypothesis has all its words deleted and is listed in `missing`. Raises UserError for a hypothesis without
-    reference, and when there is no word of reference at all.
+    reference, and if the references contain no words.
     """
     unknown = sorted(hypotheses.keys() - references.keys())
     if unknown:
         raise UserError(f"{name}: utterance '{unknown[0]}' has no reference ({len(unknown)} such); "
-                        "score with the data directory that was decoded")
+                        "score with the data directory of the decoding")
     utterances = sorted(references)
     refs = [filters.words(references[utt]) for utt in utterances]
     if not any(refs):
-        raise UserError(f"{name}: the references hold no words to score against; look at the data directory's text and at --drop")
+        raise UserError(f"{name}: the references contain no words to score against; check the text of the data directory and --drop")
     hyps = [filters.words(hypotheses.get(utt, "")) for utt in utterances]
     missing = [utt for utt in utterances if utt not in hypotheses]
     return Score(utterances, count_many(refs, hyps), missing, filters.signature)

@@ -30,7 +30,7 @@ def write(request, inputs):
 def test_a_file_of_the_users_is_not_replaced(content, write, tmp_path, monkeypatch):
     path = tmp_path / "text"
     path.write_bytes(content)
-    told = f"^{path} exists and is no .* that this program has .*; give another name, or --force to replace it$"
+    told = f"^{path} exists and is no .* (written|drawn) by this program; give another name, or --force to replace it$"
     with pytest.raises(UserError, match=told):
         write(path)
     assert path.read_bytes() == content and len(list(tmp_path.iterdir())) == 1

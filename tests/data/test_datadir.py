@@ -233,7 +233,7 @@ def test_two_ways_of_choosing_are_refused(tmp_path):
     data = make_data_dir(tmp_path / "data")
     run = subprocess.run([sys.executable, UTILS / "subset_data_dir.py", "--first", "2", "--shortest", "3", data, tmp_path / "out"],
                          capture_output=True, text=True)
-    assert run.returncode == 1 and "2 ways of choosing" in run.stderr
+    assert run.returncode == 1 and "2 selection options are given" in run.stderr
 
 
 @pytest.mark.parametrize("way, chosen", [("--utt-list", ["bob-001", "cy-002"]), ("--spk-list", ["bob", "cy"])])

@@ -129,11 +129,11 @@ def test_options_for_scripts(tmp_path):
 
 @pytest.mark.parametrize("network, form, message", [
     (dnn("relu", FIXED), "nnet3", "several outputs of the network belong to one pdf"),
-    (dnn("pnorm"), "nnet1", "has p-norm units, which nnet1 cannot; export it with --form nnet3"),
-    (dnn("relu", normalize=True), "nnet1", "normalised to root mean square 1, which nnet1 cannot"),
-    (LayeredNetwork(TDNNS["lf-mmi"], 12, NUM_PDFS), "nnet1", "looks at several times"),
-    (LayeredNetwork(["affine dim=8 stride=3"], 12, NUM_PDFS), "nnet1", "answers on one of 3 frames, which nnet1 cannot; export"),
-    (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3", "layers of the kind Recurrent cannot be written in Kaldi's form"),
+    (dnn("pnorm"), "nnet1", "has p-norm units, which nnet1 does not support; use --form nnet3"),
+    (dnn("relu", normalize=True), "nnet1", "normalised to root mean square 1, which nnet1 does not support"),
+    (LayeredNetwork(TDNNS["lf-mmi"], 12, NUM_PDFS), "nnet1", "splices frames, which nnet1 does not support"),
+    (LayeredNetwork(["affine dim=8 stride=3"], 12, NUM_PDFS), "nnet1", "has one output per 3 frames, which nnet1 does not support; use"),
+    (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3", "layers of type Recurrent cannot be written in Kaldi's format"),
 ])  # fmt: skip
 def test_refused(tmp_path, network, form, message):
     with pytest.raises(UserError, match=message):

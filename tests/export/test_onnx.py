@@ -130,9 +130,9 @@ def test_fields_of_protocol_buffers():
 
 def test_refused():
     main = LayeredNetwork(LAYERS["tdnn"], 6, 4)
-    with pytest.raises(UserError, match="TwoOutputs is for training alone"):
+    with pytest.raises(UserError, match="TwoOutputs is only for training"):
         acoustic_onnx(model_of(TwoOutputs(main, 0.1), 6), InputOptions(), "chunk")
-    with pytest.raises(UserError, match="takes 6 columns, which are not 4 times"):
+    with pytest.raises(UserError, match="takes 6 columns, which is not a multiple of 4"):
         acoustic_onnx(model_of(main, 6), InputOptions(splice_left=3), "chunk")
 
 
@@ -179,7 +179,7 @@ def test_a_network_on_fmllr_features_takes_no_data(tmp_path):
     for origin, name in (({"fmllr_of": of_audio}, "fMLLR features of MFCC"), ({"streams": [of_audio] * 2, "each": []}, "MFCC beside MFCC")):
         save_origins(tmp_path, [origin])
         for data in ("data/train", "data/train_fmllr"):
-            with pytest.raises(UserError, match=f"^--data {data}: {tmp_path} takes {name}, .*; leave --data out$"):
+            with pytest.raises(UserError, match=f"^--data {data}: {tmp_path} takes {name}, .*; omit --data$"):
                 run_here("export_onnx.py", "--data", data, tmp_path, tmp_path / "model.onnx", folder="utils")
     run_here("export_onnx.py", tmp_path, tmp_path / "model.onnx", folder="utils")
     assert (tmp_path / "model.onnx").exists()

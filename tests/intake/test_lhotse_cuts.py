@@ -161,7 +161,7 @@ def test_step(tmp_path, root):
     assert "such as t2, end after their cut" in done.stdout
     assert not validate(tmp_path / "data", audio="no")
     done = run(tmp_path / "data")
-    assert done.returncode == 1 and "1 path(s) are given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT" in done.stderr
+    assert done.returncode == 1 and "1 path(s) given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT" in done.stderr
 
 
 @pytest.mark.parametrize("text, told", [

@@ -145,9 +145,9 @@ def test_what_several_recordings_write_to_standard_output(exp, tmp_path, capsys)
     (tmp_path / "a").mkdir()
     shutil.copy(exp / "u0.wav", tmp_path / "a/two.wav")
     for flags in (("--format", "srt", exp / "packed", tmp_path), ("--format", "srt", "--channels", "each", exp / "packed", tmp_path / "two.wav")):
-        with pytest.raises(UserError, match="subtitles of several recordings are several files; give --out-dir"):
+        with pytest.raises(UserError, match="several recordings need several subtitle files; give --out-dir"):
             run_here("transcribe.py", *flags, folder="utils")
-    with pytest.raises(UserError, match="two recordings are called two, and could not be told apart on standard output"):
+    with pytest.raises(UserError, match="two recordings are named two, which standard output cannot distinguish"):
         run_here("transcribe.py", exp / "packed", tmp_path, folder="utils")
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
     shutil.copy(exp / "u0.wav", tmp_path / "b/b.wav")
     shutil.copy(exp / "u1.wav", tmp_path / "d.wav")
     capsys.readouterr()
-    with pytest.raises(UserError, match="^2 of 4 recordings could not be transcribed; the reasons are told above$"):
+    with pytest.raises(UserError, match="^2 of 4 recordings could not be transcribed; see the reasons above$"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
     assert told.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
@@ -176,7 +176,7 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
         shutil.copy(exp / f"{utt}.wav", tmp_path)
     soundfile.write(tmp_path / "odd.wav", np.zeros(9000, np.int16), 900_000, subtype="PCM_16")
     capsys.readouterr()
-    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; the reasons are told above$"):
+    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
     assert told.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
@@ -193,7 +193,7 @@ def test_a_recording_too_long_for_memory_does_not_stop_the_others(module, name, 
     most, function = (tmp_path / "z.wav").stat().st_size, getattr(module, name)
     monkeypatch.setattr(module, name, lambda one, *others: np.empty(10**15) if num_bytes(one) > most else function(one, *others))
     capsys.readouterr()
-    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; the reasons are told above$"):
+    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"):
         run_here("transcribe.py", "--one-speaker", one_speaker, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
     assert told.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
@@ -248,7 +248,7 @@ def test_a_name_that_cannot_be_written_does_not_stop_the_others(one_speaker, exp
     (out / "c").write_text("a file")
     command = ("transcribe.py", "--format", "json", "--one-speaker", one_speaker, "--out-dir", out, exp / "packed", talks)
     capsys.readouterr()
-    with pytest.raises(UserError, match="^3 of 4 recordings could not be transcribed; the reasons are told above$"):
+    with pytest.raises(UserError, match="^3 of 4 recordings could not be transcribed; see the reasons above$"):
         run_here(*command, folder="utils")
     assert json.loads((out / "d.json").read_text())["text"].split() == SAID["u0"]
     assert capsys.readouterr().err.splitlines() == [
@@ -290,11 +290,11 @@ def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
     run_here(*command, folder="utils")
     texts = {str(path.relative_to(tmp_path / "out")): path.read_text().split() for path in (tmp_path / "out").rglob("*.txt")}
     assert texts == {"t.txt": SAID["u0"], "a/t.txt": SAID["u1"], "a/b/t.txt": SAID["u2"]}
-    with pytest.raises(UserError, match="two recordings are called t, "):
+    with pytest.raises(UserError, match="two recordings are named t, "):
         run_here(*command, tmp_path / "talks/a/t.wav", folder="utils")
     shutil.copy(exp / "u0.wav", tmp_path / "talks/a/two words.wav")
     shutil.copy(exp / "u0.wav", tmp_path / "talks/a/two_words.wav")
-    with pytest.raises(UserError, match="two recordings are called a/two_words, "):
+    with pytest.raises(UserError, match="two recordings are named a/two_words, "):
         run_here(*command, folder="utils")
 
 
@@ -311,7 +311,8 @@ def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_
 
     def refused(place, *audio):
         monkeypatch.setattr("pyasr.recognition.recognizer.Recognizer.__init__", lambda *_, **__: pytest.fail("too late"))
-        with pytest.raises(UserError, match=f"^{place} exists, and is no transcript of {audio[-1]} as this program has written it; give another"):
+        sentence = f"^{place} exists, and is not an unchanged transcript of {audio[-1]} by this program; give another"
+        with pytest.raises(UserError, match=sentence):
             transcribe(*audio)
         monkeypatch.undo()
 
@@ -350,14 +351,14 @@ def test_a_folder_of_transcripts_is_listed_once(exp, tmp_path, monkeypatch):
         assert {folder: listed[folder] for folder in (out, out / "b")} == {out: 1, out / "b": 1}
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.txt")) == ["a-1-1.txt", "a-1.txt", "b-1.txt", "b/a-1.txt"]
     (out / "a-1-1.txt").write_text("by hand\n")
-    with pytest.raises(UserError, match=f"^{out}/a-1-1.txt exists, and is no transcript of {tmp_path}/talks/a-1.wav as"):
+    with pytest.raises(UserError, match=f"^{out}/a-1-1.txt exists, and is not an unchanged transcript of {tmp_path}/talks/a-1.wav by"):
         run_here(*command, folder="utils")
 
 
 def test_a_transcript_of_the_users_beside_the_recording(exp, tmp_path):
     shutil.copy(exp / "u0.wav", tmp_path)
     (tmp_path / "u0.txt").write_text("what was really said\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}/u0.txt exists, and is no transcript of {tmp_path}/u0.wav as"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/u0.txt exists, and is not an unchanged transcript of {tmp_path}/u0.wav by"):
         run_here("transcribe.py", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils")
     assert (tmp_path / "u0.txt").read_text() == "what was really said\n" and len(list(tmp_path.iterdir())) == 2
     run_here("transcribe.py", "--format", "srt", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils")
@@ -489,5 +490,5 @@ def test_recordings_that_are_mostly_without_a_word(num_quiet, told, exp, tmp_pat
     out, err = capfd.readouterr()
     assert [line.split()[0] for line in out.splitlines()] == ["u0", "u1"]
     names = " ".join(f"{tmp_path}/q{number}.wav" for number in range(num_quiet))
-    assert (f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); the usual causes are" in err) == told
+    assert (f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); usual causes: " in err) == told
     assert told or not err

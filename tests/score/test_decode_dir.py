@@ -54,7 +54,7 @@ def test_best_point_is_chosen_on_dev(scored):
 
 
 def test_nothing_was_decoded():
-    with pytest.raises(UserError, match="no utterance has been decoded, so there is nothing to score"):
+    with pytest.raises(UserError, match="no utterance was decoded, so there is nothing to score"):
         best_point({})
 
 

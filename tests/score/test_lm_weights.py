@@ -79,13 +79,13 @@ def test_ends_that_were_given_stay(tmp_path, caplog):
     utterances = [WRONG, *(right_from(weight) for weight in range(1, 24))]
     found = Corpus(tmp_path / "a", *utterances).score("--max-lmwt", 20)
     assert found["weights"] == (7, 20) and found["chosen"]["point"] == [20, 0.0]
-    assert "the best LM weight 20 is at the end of the range; raise --max-lmwt, or leave it out" in caplog.text
+    assert "the best LM weight 20 is at the end of the range; raise --max-lmwt, or omit it" in caplog.text
     assert Corpus(tmp_path / "b", *utterances).score("--min-lmwt", 9)["weights"] == (9, 50)
     assert Corpus(tmp_path / "c", *utterances).score("--min-lmwt", 21)["chosen"]["point"] == [23, 0.0]
     caplog.clear()
     low = [WRONG, *(right_to(weight) for weight in range(4, 20))]
     assert Corpus(tmp_path / "d", *low).score("--min-lmwt", 5, "--max-lmwt", 9)["weights"] == (5, 9)
-    assert "the best LM weight 5 is at the end of the range; lower --min-lmwt, or leave it out" in caplog.text
+    assert "the best LM weight 5 is at the end of the range; lower --min-lmwt, or omit it" in caplog.text
 
 
 def test_the_limit_is_told(tmp_path, caplog):
@@ -130,7 +130,7 @@ def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys)
     corpus.score(*fixed)
     assert "up to date" in capsys.readouterr().out
     assert corpus.score()["chosen"]["point"] == [23, 0.0]
-    assert "scoring is out of date: its best LM weight 17 is at an end that was given; making it again" in capsys.readouterr().out
+    assert "scoring is out of date: its best LM weight 17 is at a fixed end of its range; making it again" in capsys.readouterr().out
     assert corpus.score("--min-lmwt", 7)["weights"] == (7, 30)
     assert "up to date" in capsys.readouterr().out
     assert corpus.score("--max-lmwt", 17)["weights"] == (7, 17)

@@ -69,7 +69,7 @@ def test_the_program_shows_speakers_subsets_and_labels(tmp_path, capsys):
     assert rows["SUM"] == ["28", "116", "112", "0", "0", "4", "4", "4"] and rows["swbd"] == rows["men"] == rows["<sw-M>"]
     assert rows["swbd"][:3] == ["14", "58", "56"] and rows["callhm"][1] == "58" and rows["alice"] == rows["sw_4390_A"]
     assert "%WER 3.45 [ 4 / 116, 0 ins, 4 del, 0 sub ] wer|stm:hub5e00.english.000405.stm@" in told
-    assert "|glm:en20000405_hub5.glm@" in told and "'((' read as '(' (4 times)" in told and "subset 'none' is left out" in told
+    assert "|glm:en20000405_hub5.glm@" in told and "'((' read as '(' (4 times)" in told and "subset 'none' is skipped" in told
     per_utt = (tmp_path / "per_utt").read_text()
     assert len(per_utt.splitlines()) == 4 * 28 and sum(int(line.split()[2]) for line in per_utt.splitlines() if " #csid " in line) == 112
     assert re.search(r"(?m)^sw_4390_a-001 ref +call me +\(th-\) think\n.*\nsw_4390_a-001 op +C +C +C +C$", per_utt)
@@ -130,7 +130,7 @@ def test_bad_ctm(lines, message, tmp_path):
 
 
 def test_words_of_a_file_that_the_stm_does_not_have(tmp_path):
-    message = re.escape("2 word(s) are in file 'g', channel 'a', of which") + ".*stm has no segment.*1 such"
+    message = re.escape("2 word(s) are in file 'g', channel 'a', without a segment in ") + ".*stm .1 such channels"
     with pytest.raises(UserError, match=message):
         counts(tmp_path, ["f A s 0 1 <O> YES"], ["f A 0 1 yes", "g A 0 1 yes", "g A 1 1 no"])
 
@@ -141,7 +141,7 @@ def test_sides_without_words_count_as_deleted(tmp_path, capsys):
     run_here("score_stm.py", tmp_path / "stm", tmp_path / "ctm", folder="utils")
     told = capsys.readouterr().out
     assert "%WER 60.00 [ 3 / 5, 0 ins, 3 del, 0 sub ]" in told
-    assert "2 segment(s) are in channels that have no word in" in told
+    assert "2 segment(s) are in channels without a word in" in told
 
 
 def test_alternatives_of_a_ctm(tmp_path):

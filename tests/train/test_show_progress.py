@@ -1,4 +1,4 @@
-"""utils/show_progress.py: what is done, what is being made and how far it is."""
+"""utils/show_progress.py: finished outputs, and the progress of unfinished ones."""
 
 import json
 import os
@@ -51,7 +51,8 @@ def test_done_and_under_way(tmp_path, monkeypatch, capsys):
     assert mono == f"{tmp_path}/exp/mono: done {time.strftime('%Y-%m-%d %H:%M', time.localtime(1e9))}, in 0 s"
     assert dnn.startswith(f"{tmp_path}/exp/dnn: done ") and dnn.endswith(", in 0 s, epoch 2: objective of held-out frames -1.0000")
     assert lstm.startswith(f"{tmp_path}/exp/lstm: begun ") and lstm.endswith(
-        f", stopped by SIGINT 2 h 02 min ago; of 3 jobs that have begun 2 have ended, 1 of them failed, see {tmp_path}/exp/lstm.tmp/log/train.2.log")
+        ", stopped by SIGINT 2 h 02 min ago; 2 of 3 started jobs have ended, 1 of them failed, see "
+        f"{tmp_path}/exp/lstm.tmp/log/train.2.log")
     assert bar.rstrip().endswith(" 40%  epoch 2  objective -1.5000  accuracy 0.6000  50 frames/s")
 
 
@@ -133,15 +134,15 @@ def test_picture_of_all_trainings(tmp_path):
 def test_pictures_that_cannot_be_drawn(tmp_path):
     with stage_output(tmp_path / "exp/mono", {}, []):
         pass
-    with pytest.raises(UserError, match="exp: no training is here to be drawn; give a directory that has one"):
+    with pytest.raises(UserError, match="exp: no training to plot; give a directory that contains one"):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
     for number in range(21):
         with stage_output(tmp_path / f"exp/dnn{number}", {}, []) as scratch:
             write_metrics(scratch, [INTERVAL])
-    with pytest.raises(UserError, match="exp: 21 trainings, more than the 20 that a picture tells apart; give a directory of fewer"):
+    with pytest.raises(UserError, match="exp: 21 trainings, but a figure shows at most 20; give a directory with fewer trainings"):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
     (tmp_path / "x.svg").write_text("<svg>mine</svg>")
-    with pytest.raises(UserError, match="x.svg exists and is no picture that this program has drawn; give another name, or --force to replace it"):
+    with pytest.raises(UserError, match="x.svg exists and is no figure drawn by this program; give another name, or --force to replace it"):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn1", folder="utils")
 
 
@@ -154,7 +155,7 @@ def test_the_job_that_failed_first_is_named(tmp_path, capsys):
             write_status(scratch / f"log/a.{job}.log", JobStatus(job, 143 if stopped else 1, None, stopped, "here", 0.0, end, 1.0, "true"))
         raise KeyboardInterrupt
     run_here("show_progress.py", tmp_path, folder="utils")
-    assert f"of 4 jobs that have begun 2 have ended, 2 of them failed, see {scratch}/log/a.3.log, 1 was stopped\n" in capsys.readouterr().out
+    assert f"2 of 4 started jobs have ended, 2 of them failed, see {scratch}/log/a.3.log, 1 was stopped\n" in capsys.readouterr().out
 
 
 STEP = """
@@ -188,11 +189,11 @@ def hear_signals() -> None:
 
 
 @pytest.mark.parametrize("number, told, goes_on", [
-    (None, r"being made, last written to \d+ s ago", True),
+    (None, r"in progress, last written to \d+ s ago", True),
     (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
     (signal.SIGINT, r"stopped by SIGINT \d+ s ago", False),
     (signal.SIGHUP, r"stopped by SIGHUP \d+ s ago", False),
-    (signal.SIGKILL, r"was killed without a record \(kill -9, want of memory, or a crash\), last written to \d+ s ago", False),
+    (signal.SIGKILL, r"was killed without a record \(kill -9, out of memory, or a crash\), last written to \d+ s ago", False),
 ])
 def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
     """Time left is told of what goes on."""
@@ -220,7 +221,7 @@ def test_a_step_that_has_failed_is_shown_with_its_sentence(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("runs, told", [
-    ("1000.000 on node7", "being made on node7, or was killed there, which cannot be seen from here, last written to "),
+    ("1000.000 on node7", "in progress on node7 or killed there (not visible from this machine), last written to "),
     ("1000.000", "was killed without a record "),
     ("1000.000 1030.000\n", "stopped "),
     ("1000.000 on node7 1030.000\n2000.000 on node7 2030.000 stopped by SIGTERM\n", "stopped by SIGTERM "),
@@ -281,7 +282,7 @@ def test_an_output_that_is_being_made_is_named_as_it_will_be_called(tmp_path, ca
 
 
 def test_nothing_to_show(tmp_path):
-    with pytest.raises(UserError, match="no step has made anything here"):
+    with pytest.raises(UserError, match="no finished or unfinished output; give the exp/ of a recipe"):
         run_here("show_progress.py", tmp_path, folder="utils")
     with pytest.raises(UserError, match="none: no such directory"):
         run_here("show_progress.py", tmp_path / "none", folder="utils")

@@ -1,8 +1,8 @@
 """Alignment of a reference network with a hypothesis network, with the counts of NIST's sclite -F -D.
 
-The alignment has least cost over all paths of both networks: equal words cost 0, a substitution 4, an insertion
-or deletion 3, or 2 if the word is optional, or 0.001 if it is `@`. An optional word that is left out counts as
-correct; so does an optional word of the hypothesis that is inserted. `@` is not counted.
+The alignment has the lowest cost over all paths of both networks: equal words cost 0, a substitution 4, an insertion
+or deletion 3, or 2 if the word is optional, or 0.001 if it is `@`. An optional word without a counterpart counts as
+correct; so does an inserted optional word of the hypothesis. `@` is not counted.
 
 Alignments of equal cost can differ in their counts, so ties are broken as sclite breaks them: costs are float32, a
 substitution is preferred to an insertion and an insertion to a deletion, and among predecessors the first is preferred.
@@ -22,7 +22,7 @@ _EQUAL, _NULL, _BOTH_NULL, _OPTIONAL, _WORD, _DIFFERENT = 0.0, 0.001, 1.0, 2.0, 
 
 
 class Kind(Enum):
-    """What a step of an alignment counts as, in the order of the columns of counts."""
+    """Kinds of steps of an alignment, in the order of the columns of counts."""
 
     CORRECT, SUB, INS, DEL = range(4)
 
@@ -88,7 +88,7 @@ def _pairing_costs(reference: Network, hypothesis: Network) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _best_path(pairing, deleting, inserting, before_a, offsets_a, last_a, before_b, offsets_b, last_b):
-    """int32 (num_steps, 2): the aligned arcs of both networks from the end to the start, 0 where a step has none."""
+    """int32 (num_steps, 2): the aligned arcs of both networks from the end to the start, 0 for none."""
     costs, back_a, back_b = _costs(pairing, deleting, inserting, before_a, offsets_a, before_b, offsets_b)
     a, b = last_a[0], last_b[0]
     for i in last_a:
@@ -107,7 +107,7 @@ def _best_path(pairing, deleting, inserting, before_a, offsets_a, last_a, before
 
 @njit(nogil=True, cache=True)
 def _costs(pairing, deleting, inserting, before_a, offsets_a, before_b, offsets_b):
-    """(least cost, previous arc of the reference, previous arc of the hypothesis) of each pair of arcs."""
+    """(lowest cost, previous arc of the reference, previous arc of the hypothesis) of each pair of arcs."""
     shape, none = pairing.shape, np.float32(np.inf)
     costs, back_a, back_b = np.full(shape, none), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
     costs[0, 0] = 0.0

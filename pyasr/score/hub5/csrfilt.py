@@ -17,8 +17,8 @@ _WORD_OF_ALTERNATIVES = re.compile(r"[^\s{}/@]+")
 def filtered_text(text: str, rules: RuleSet) -> str:
     """A transcript after the filter.
 
-    Parentheses with several words become as many parentheses. If a rule replaces an optional word by alternatives, all
-    words of the alternatives become optional; csrfilt leaves a text there with which sclite crashes.
+    Parentheses with several words become one pair of parentheses per word. If a rule replaces an optional word by alternatives, all
+    words of the alternatives become optional; the text that csrfilt writes in this case crashes sclite.
     """
     inner = " ".join(ascii_upper(text).split()).translate(_SPACED_PARENTHESES)
     inner = _INNER_HYPHEN.sub(r"\1 ", rules.apply(f"  {inner}  "))

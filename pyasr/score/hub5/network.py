@@ -27,7 +27,7 @@ class Word:
 
     @property
     def is_null(self) -> bool:
-        """Whether it stands for no word."""
+        """Whether it represents no word."""
         return self.shown == "@"
 
     def equals(self, other: Word) -> bool:
@@ -76,7 +76,7 @@ class Network:
 
 
 def _add(elements: Sequence[Element], places: list[int], words: list[Word], before: list[list[int]]) -> list[int]:
-    """Append elements after the arcs `places`; the final arcs of what was appended."""
+    """Append elements after the arcs `places`. Returns the final arcs of the appended part."""
     for element in elements:
         if isinstance(element, str):
             words.append(word_of(element))

@@ -58,7 +58,7 @@ class StmScorer:
         self._logged: set[str] = set()
 
     def score(self, hypothesis: Iterable[CtmEntry], name: str = "the ctm") -> Score:
-        """The counts of all segments; `missing` are the segments of channels that have no word in the ctm.
+        """Counts of all segments; `missing` are the segments of channels without a word in the ctm.
 
         Raises UserError, with the name of the ctm, if the stm has no segment of a channel of the ctm.
         """
@@ -86,7 +86,7 @@ class StmScorer:
         if unknown:
             file, channel = unknown[0]
             raise UserError(f"{name}: {len(found[unknown[0]])} word(s) are in file '{file}', channel '{channel}', "
-                            f"of which {self.stm.path} has no segment ({len(unknown)} such); give the stm of these recordings")
+                            f"without a segment in {self.stm.path} ({len(unknown)} such channels); give the stm of these recordings")
         return found
 
     def _with_channels_of_stm(self, sides: dict[Side, list[TimedElement]], name: str) -> dict[Side, list[TimedElement]]:

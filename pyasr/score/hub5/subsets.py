@@ -36,11 +36,11 @@ def read_subsets(path: Path) -> dict[str, re.Pattern]:
 
 
 def members(patterns: dict[str, re.Pattern], segments: dict[str, Segment], path: Path) -> dict[str, list[str]]:
-    """{subset: ids of its segments}. Empty subsets are logged and left out."""
+    """{subset: ids of its segments}. Empty subsets are logged and skipped."""
     found = {name: [key for key, segment in segments.items() if pattern.search(segment.described)]
              for name, pattern in patterns.items()}
     for name in (name for name, keys in found.items() if not keys):
-        log.warning(f"{path}: subset '{name}' is left out: no segment matches '{patterns[name].pattern}'")
+        log.warning(f"{path}: subset '{name}' is skipped: no segment matches '{patterns[name].pattern}'")
     return {name: keys for name, keys in found.items() if keys}
 
 
