@@ -161,7 +161,7 @@ def test_transcript_of_nothing_but_oov_words(trained, corpus, tmp_path):
     sentence = f"{corpus}/text:1: '{utt} STRANGE WORDS': none of its words is in {lang}/words.txt"
     assert sentence in assert_refused(tmp_path, "1 problem(s)", "validate_data_dir.py", "--audio", "no", "--lang", lang, corpus)
     assert run("train_mono.py", *TRAINING, corpus, lang, tmp_path / "mono").returncode == 0
-    assert f"1 utterance(s) hold no word of it: {utt}" in (tmp_path / "mono/log/train.log").read_text()
+    assert f"1 utterance(s) have no word in it: {utt}" in (tmp_path / "mono/log/train.log").read_text()
     write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), "STRANGE WORDS"))
     sentence = f"{corpus}/text: not one of its words is in {lang}/words.txt"
     assert_refused(tmp_path, sentence, "train_mono.py", *TRAINING, corpus, lang, tmp_path / "other")

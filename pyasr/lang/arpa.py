@@ -53,17 +53,17 @@ class Arpa:
 
     @property
     def index(self) -> dict[str, int]:
-        """Word -> its id."""
+        """Ids of the words."""
         if not self._index:
             self._index.update({word: number for number, word in enumerate(self.words)})
         return self._index
 
 
 def read_arpa(path: Path) -> Arpa:
-    """A model in ARPA format, plain or compressed; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and
-    those below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
+    """Model of an ARPA file, plain or compressed; `words` are in the order of the unigrams. Probabilities and back-off weights of 0, or
+    below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
 
-    Raises UserError as `ArpaReader` does, and with both lines for an n-gram that occurs twice.
+    Raises UserError as `ArpaReader` does, and for an n-gram that occurs twice, with both line numbers.
     """
     return _read(lambda: ContentReader(path), path)
 
@@ -92,7 +92,7 @@ def _joined(pieces: Iterable[Piece]) -> NgramTable:
 
 
 def _lines_of_rows(opened: Opened, path: Path, n: int, rows: Sequence[int]) -> list[int]:
-    """The numbers of the lines of some n-grams of order `n`, by their numbers (from 0) among these."""
+    """Line numbers of some n-grams of order `n`, which are given by their numbers (from 0) in that order."""
     found = {}
     for piece in pieces_of(opened, path, n):
         mine = [row for row in rows if 0 <= row - piece.begin < len(piece.ids)]
@@ -101,9 +101,9 @@ def _lines_of_rows(opened: Opened, path: Path, n: int, rows: Sequence[int]) -> l
 
 
 def repeated_rows(ids: np.ndarray) -> tuple[int, int] | None:
-    """The numbers of the first row of `ids`, int32 (num, n), that stands there a second time: (first, again); None where all are different.
+    """Row numbers (first, second) of the first row of `ids`, int32 (num, n), that is repeated; None if all rows differ.
 
-    Files that are sorted by words, from the first or from the last, are only looked through; for others a hash of each row is sorted.
+    A file sorted by words, from the first or from the last, needs only one pass; for others, the hashes of the rows are sorted.
     """
     if kernels.is_rising(ids):
         return None
@@ -117,7 +117,7 @@ def repeated_rows(ids: np.ndarray) -> tuple[int, int] | None:
 
 
 def write_arpa(path: Path, arpa: Arpa) -> None:
-    """Write a model, gzipped when the name ends in .gz, with 6 decimals; the same model gives the same bytes."""
+    """Write a model with 6 decimals, gzipped if the name ends in .gz. The same model gives the same bytes."""
     parts = ["\\data\\\n", *(f"ngram {n}={len(table)}\n" for n, table in enumerate(arpa.tables, 1)), "\n"]
     chunks = ["".join(parts).encode()]
     words = [word.encode() for word in arpa.words]
@@ -162,7 +162,7 @@ class Scorer:
         self.offsets = np.array(sizes, np.int64)
 
     def sentence_scores(self, flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> np.ndarray:
-        """log10 p of every word and of </s> of each sentence, one after the other, float64 (len(flat) + len(lengths)); NaN for id -1."""
+        """log10 p of every word and of </s> of each sentence, concatenated, float64 (len(flat) + len(lengths)); NaN for id -1."""
         return kernels.score(
             self.keys,
             self.logprob,
@@ -177,9 +177,9 @@ class Scorer:
 
 
 def ngram_keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:
-    """Keys of n-grams, `history * num_words + last word`, -1 where the history is not in the model: nothing can reach such an n-gram.
+    """Keys of n-grams, `history * num_words + last word`; -1 for an unreachable n-gram, whose history is not in the model.
 
-    lower  sorted keys of the orders below; a history is counted among those of its order
+    lower  sorted keys of the lower orders; a history is an index into the keys of its order
     ids    int (num, n)
     """
     history = np.zeros(len(ids), np.int64)
@@ -192,7 +192,7 @@ def ngram_keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int)
 
 @dataclass
 class Perplexity:
-    """How well a model predicts a text: log10 probability over the words it knows and the sentence ends."""
+    """Perplexity of a model on a text, from the log10 probability of the known words and sentence ends."""
 
     logprob: float
     num_words: int
@@ -201,7 +201,7 @@ class Perplexity:
 
     @classmethod
     def of(cls, scores: np.ndarray, oov: np.ndarray, num_sentences: int) -> Perplexity:
-        """From the log10 probabilities of all words and sentence ends, and which of these are words out of vocabulary."""
+        """From the log10 probabilities of all words and sentence ends, and a mask of the out-of-vocabulary words among them."""
         return cls(float(scores[~oov].sum()), len(scores) - num_sentences, int(oov.sum()), num_sentences)
 
     @property
@@ -211,12 +211,12 @@ class Perplexity:
 
     @property
     def perplexity_of_words(self) -> float:
-        """The same log-probability, sentence ends included, per known word, as SRILM's `ppl1`."""
+        """Per known word, from the same log-probability including sentence ends, as SRILM's `ppl1`."""
         return 10 ** (-self.logprob / max(self.num_words - self.num_oov, 1))
 
     @property
     def oov_percent(self) -> float:
-        """Share of words that the model does not have."""
+        """Percentage of words that the model does not have."""
         return 100 * self.num_oov / max(self.num_words, 1)
 
     def __str__(self) -> str:
@@ -239,9 +239,9 @@ def text_scores(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") 
 
 
 def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
-    """(log10 p of every word and of </s> of each sentence, one after the other; whether each is a word that is not to be scored).
+    """(log10 p of every word and of </s> of each sentence, concatenated; mask of the words that are not scored).
 
-    flat, lengths  the model's ids of all words, -1 for those it lacks, and the numbers of words of the sentences
+    flat, lengths  ids of all words in the model, -1 for unknown words; number of words of each sentence
     """
     known = arpa.index.get(unknown, -1)
     outside = (flat < 0) | (flat == known)

@@ -26,7 +26,7 @@ def _hash(text, begin, end):
 
 
 def word_table(words: list[bytes]):
-    """(text, offsets, slots): a hash table with open addressing from the bytes of a word to its number."""
+    """(text, offsets, slots): a hash table with open addressing that maps the bytes of a word to its number."""
     text = np.frombuffer(b"".join(words), np.uint8)
     offsets = np.concatenate(([0], np.cumsum([len(word) for word in words]))).astype(np.int64)
     slots = np.full(1 << max(4, (2 * len(words)).bit_length()), -1, np.int64)
@@ -46,7 +46,7 @@ def _fill_slots(text, offsets, slots):
 
 @njit(cache=True, nogil=True)
 def _find(line, begin, end, text, offsets, slots):
-    """The number of the word in line[begin:end], or -1."""
+    """Number of the word in line[begin:end], or -1."""
     mask = len(slots) - 1
     slot = np.int64(_hash(line, begin, end) & np.uint64(mask))
     while slots[slot] >= 0:
@@ -66,9 +66,9 @@ def _find(line, begin, end, text, offsets, slots):
 
 @njit(cache=True, nogil=True)
 def map_lines(lines, text, offsets, slots, skip, flat, lengths):
-    """Ids of the words of all lines, -1 for unknown ones, without the first `skip` words of a line and without lines that have no more.
+    """Word ids of all lines, -1 for unknown words. The first `skip` words of a line are skipped, and lines without further words.
 
-    flat, lengths  int64, with room for half as many words as bytes and for all lines. Returns how many of each were filled.
+    flat, lengths  int64, with room for half as many words as bytes and for all lines. Returns the number of used entries of each.
     """
     num_words = num_lines = i = 0
     while i < len(lines):
@@ -93,7 +93,7 @@ def map_lines(lines, text, offsets, slots, skip, flat, lengths):
 
 @njit(cache=True, nogil=True)
 def _number(line, begin, end):
-    """(value, is a number) of a decimal with optional fraction and exponent; also inf."""
+    """(value, whether it is a number) of a decimal with optional fraction and exponent; also inf."""
     i, sign, mantissa, scale, digits, fraction = begin, 1.0, 0.0, 0, 0, False
     if i < end and (line[i] == 45 or line[i] == 43):
         sign = -1.0 if line[i] == 45 else 1.0
@@ -133,8 +133,8 @@ def _number(line, begin, end):
 def parse_section(lines, text, offsets, slots, ids, logprob, backoff, may_back_off):
     """Fill ids (num, n), logprob and backoff from the lines of one section.
 
-    Returns (how many n-grams there are, problem, its byte); problem is 0 or one of the constants above. N-grams for which
-    there is no room are counted only.
+    Returns (number of n-grams, problem, byte of the problem); problem is 0 or one of the constants above. N-grams beyond the end of the
+    arrays are only counted.
     """
     room, n = ids.shape
     row, i, size = 0, 0, len(lines)
@@ -176,7 +176,7 @@ def parse_section(lines, text, offsets, slots, ids, logprob, backoff, may_back_o
 
 @njit(cache=True, nogil=True)
 def is_rising(ids):
-    """Whether each row of `ids` (num, n) is greater than the one before it: all as read from the first column on, or all from the last."""
+    """Whether each row of `ids` (num, n) is greater than the previous one, comparing columns from the first on or from the last on."""
     forwards = backwards = True
     row, n = 1, ids.shape[1]
     while row < len(ids) and (forwards or backwards):
@@ -206,7 +206,7 @@ def row_hashes(ids):
 
 @njit(cache=True, nogil=True)
 def _put_number(out, at, value):
-    """Write `value` (|value| < 10^12) with 6 decimals, rounded; the new end."""
+    """Write `value` (|value| < 10^12) rounded to 6 decimals. Returns the new end."""
     if value < 0:
         out[at] = 45
         at += 1
@@ -228,7 +228,7 @@ def _put_number(out, at, value):
 
 @njit(cache=True, nogil=True)
 def format_section(out, text, offsets, ids, logprob, backoff, with_backoff):
-    """Write the lines of one section into the bytes `out`; the number of bytes used. A back-off weight of 1 is left out."""
+    """Write the lines of one section to the bytes `out`. Returns the number of bytes used. A back-off weight of 1 is not written."""
     at = 0
     for row in range(len(ids)):
         at = _put_number(out, at, logprob[row])
@@ -248,7 +248,7 @@ def format_section(out, text, offsets, ids, logprob, backoff, with_backoff):
 
 @njit(cache=True, nogil=True)
 def find_key(keys, low, high, key):
-    """The position of `key` in keys[low:high] (sorted), relative to `low`, or -1."""
+    """Position of `key` in keys[low:high] (sorted), relative to `low`, or -1."""
     first, last = low, high
     while first < last:
         middle = (first + last) >> 1
@@ -261,9 +261,9 @@ def find_key(keys, low, high, key):
 
 @njit(cache=True, nogil=True)
 def advance(keys, logprob, backoff, offsets, num_words, history, word, new_history):
-    """log10 p(word | history), and the history after it.
+    """log10 p(word | history), and the next history.
 
-    history      history[k]: index of the k-gram that ends here in order k, -1 where it is not in the model; k = 1 ... order - 1
+    history      history[k]: index in order k of the k-gram that ends here, -1 if it is not in the model; k = 1 ... order - 1
     """
     order = len(offsets) - 1
     score, done = 0.0, False

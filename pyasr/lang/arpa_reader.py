@@ -1,4 +1,4 @@
-"""ARPA files piece by piece, in memory that does not grow with the number of n-grams.
+"""ARPA files read in pieces, in memory that does not grow with the number of n-grams.
 
     with ContentReader(path) as content:
         reader = ArpaReader(content, path)
@@ -24,7 +24,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.utf8 import text_of
 from pyasr.lang import arpa_kernels as kernels
 
-NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0); in what is read nothing is less, neither -inf nor a finite number
+NO_PROBABILITY = -99.0  # log10(0) as SRILM and Kaldi write it; smaller values and -inf are raised to it when read
 _PIECE_BYTES = 1 << 22
 _DATA = re.compile(rb"\\data\\[ \t\r]*\n?")
 _COUNT = re.compile(r"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,15})$")
@@ -32,28 +32,28 @@ _BLANKS = re.compile(rb"[ \t\r]*")
 _KENLM = b"mmap lm http://kheafield.com/code"
 _LINE_PROBLEMS = {
     kernels.BAD_NUMBER: "the log10 probability or back-off weight is not a number",
-    kernels.UNKNOWN_WORD: "a word that has no unigram",
+    kernels.UNKNOWN_WORD: "a word without a unigram",
     kernels.BAD_COLUMNS: "the wrong number of columns",
 }
 
 
 class Content(Protocol):
-    """What can be read, as an open file."""
+    """Readable content, such as an open file."""
 
     def read(self, size: int) -> bytes: ...
 
 
-Opened = Callable[[], AbstractContextManager[Content]]  # gives the content of a file, from its begin
+Opened = Callable[[], AbstractContextManager[Content]]  # opens the content of a file at its beginning
 
 
 @dataclass(frozen=True)
 class Piece:
-    """N-grams of one order that stand on neighbouring lines.
+    """N-grams of one order on consecutive lines.
 
     ids              int32 (num, n) into the words of the model
     logprob, backoff float64 (num): log10 probability and back-off weight
-    begin            number of its first n-gram among those of its order
-    line, text       number of its first line, and all its lines
+    begin            number of the first n-gram within its order
+    line, text       number of the first line; text of all lines
     """
 
     ids: np.ndarray
@@ -64,20 +64,20 @@ class Piece:
     text: bytes
 
     def line_of(self, row: int) -> int:
-        """The number of the line of n-gram `row` (from 0) of the piece."""
+        """Line number of n-gram `row` (from 0) of the piece."""
         filled = (number for number, line in enumerate(self.text.split(b"\n"), self.line) if line.split())
         return next(islice(filled, row, None))
 
 
 class ArpaReader:
-    """Reads a model from its header, whose counts are read at once, to its end.
+    """Reads a model from the header, which the constructor reads, to the end.
 
-    ahead   a reader of the same file that has come further, whose words this one shares
+    ahead   a reader of the same file that has read further, whose words this one shares
     counts  numbers of n-grams, from unigrams up
-    words   those that have a unigram, in the file's order; known when `pieces(1)` has begun
+    words   words with a unigram, in the order of the file; known once `pieces(1)` has begun
 
-    Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
-    a unigram that occurs twice, a missing end; and where the begin or the end of sentences is no unigram.
+    Raises UserError with the line number for a broken header, wrong counts, a malformed n-gram, an n-gram with a word without a unigram,
+    a unigram that occurs twice, or a missing end; also if the sentence begin or the sentence end has no unigram.
     """
 
     def __init__(self, content: Content, path: Path, ahead: ArpaReader | None = None):
@@ -91,7 +91,7 @@ class ArpaReader:
         return len(self.counts)
 
     def pieces(self, n: int) -> Iterator[Piece]:
-        """The n-grams of order `n`, at least one piece, which may be empty; for n = 1, 2, ..., each read to its end before the next."""
+        """N-grams of order `n`, at least one piece, which may be empty. Read n = 1, 2, ... in this order, each to its end."""
         title = self._title(n)
         if n == 1 and self._ahead:
             self.words, self._table = self._ahead.words, self._ahead._table
@@ -102,29 +102,29 @@ class ArpaReader:
             begin += len(piece.ids)
             yield piece
         if begin != self.counts[n - 1]:
-            raise UserError(f"{self.path}:{title}: {begin} {n}-grams where the header promises {self.counts[n - 1]}; make the file anew")
+            raise UserError(f"{self.path}:{title}: {begin} {n}-grams, but the header promises {self.counts[n - 1]}; create the file again")
 
     def end(self) -> None:
-        """Insist on what stands after the last n-gram."""
+        """Check the end of the file, after the last n-gram."""
         line, text = self._lines.filled_line()
         if not text.lstrip().startswith(b"\\end\\"):
-            told = f"no \\end\\ after the {self.order}-grams; the file is cut short, make it anew"
-            raise UserError(f"{self.path}:{line}: {told}")
+            fault = f"no \\end\\ after the {self.order}-grams; the file is truncated, create it again"
+            raise UserError(f"{self.path}:{line}: {fault}")
         for mark in ("<s>", "</s>"):
             if mark not in self.words:
                 raise UserError(f"{self.path}: {mark} has no unigram, so sentences have no probability; estimate the model with "
                                 "utils/train_lm.py, or with <s> and </s> around each sentence")  # fmt: skip
 
     def _header(self) -> list[int]:
-        """Counts of all orders. Anything may stand before `\\data\\`, nothing but counts after it."""
+        """Counts of all orders. Any text may precede `\\data\\`; only counts may follow it."""
         self._find_data()
         begin, counts = self._lines.number - 1, []
         while not self._lines.at_backslash() and (found := self._lines.take())[1]:
             number, line = found[0], found[1].decode("utf-8", "replace").strip()
             match = _COUNT.match(line)
             if line and (not match or int(match[1]) != len(counts) + 1):
-                told = f"expected 'ngram {len(counts) + 1}=COUNT' in the header, not '{line[:40]}'; correct it"
-                raise UserError(f"{self.path}:{number}: {told}")
+                fault = f"expected 'ngram {len(counts) + 1}=COUNT' in the header, not '{line[:40]}'; correct it"
+                raise UserError(f"{self.path}:{number}: {fault}")
             counts += [int(match[2])] if match else []
         if not counts:
             raise UserError(f"{self.path}:{begin}: no 'ngram 1=COUNT' after \\data\\; the header is broken")
@@ -139,7 +139,7 @@ class ArpaReader:
         raise UserError(f"{self.path}:1: no \\data\\ line; not a language model in ARPA format")
 
     def _title(self, n: int) -> int:
-        """Read the title of the n-grams; the number of its line."""
+        """Read the title of a section of n-grams. Returns its line number."""
         number, line = self._lines.filled_line()
         if not re.fullmatch(rb"\s*\\%d-grams:[ \t\r]*\n" % n, line):
             raise UserError(f"{self.path}:{number}: expected \\{n}-grams: here; the header or a section is broken")
@@ -152,7 +152,7 @@ class ArpaReader:
             yield block
 
     def _unigram_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """All in one, of which the words are taken first."""
+        """All unigrams as one block, after their words have been read."""
         blocks = list(self._blocks())
         line, text = blocks[0][0], b"".join(text for _, text in blocks)
         for number, row in enumerate(text.split(b"\n"), line):
@@ -166,7 +166,7 @@ class ArpaReader:
         yield line, text
 
     def _refuse_twice(self, line: int, text: bytes) -> None:
-        """Raise UserError where one word has two unigrams."""
+        """Raise UserError if a word has two unigrams."""
         if len(set(self.words)) == len(self.words):
             return
         first = {word: row for row, word in reversed(list(enumerate(self.words)))}
@@ -191,15 +191,15 @@ class ArpaReader:
         return piece
 
     def _check(self, piece: Piece, column: np.ndarray, most: float, name: str, shown: str) -> None:
-        """Raise UserError where a number of a piece is greater than `most`."""
+        """Raise UserError if a number of a piece is greater than `most`."""
         if (column > most).any():
             row = int(np.argmax(column))
             where = f"{self.path}:{piece.line_of(row)}: the {piece.ids.shape[1]}-gram number {piece.begin + row + 1}"
-            raise UserError(f"{where} has the log10 {name} {column[row]:g}, greater than {shown}; make the file anew")
+            raise UserError(f"{where} has the log10 {name} {column[row]:g}, greater than {shown}; create the file again")
 
 
 def pieces_of(opened: Opened, path: Path, n: int) -> Iterator[Piece]:
-    """The n-grams of order `n` alone."""
+    """N-grams of order `n` only."""
     with opened() as content:
         reader = ArpaReader(content, path)
         for order in range(1, n + 1):
@@ -207,26 +207,26 @@ def pieces_of(opened: Opened, path: Path, n: int) -> Iterator[Piece]:
 
 
 def refuse_kenlm(data: bytes, path: Path) -> None:
-    """Raise UserError for the content of a binary file of KenLM's."""
+    """Raise UserError if the content is a binary KenLM file."""
     if data.startswith(_KENLM):
-        raise UserError(f"{path}: a binary model of KenLM, which is not read here; give the ARPA file that it was built from")
+        raise UserError(f"{path}: binary KenLM models cannot be read; give the ARPA file that it was built from")
 
 
 def occurs_twice(path: Path, n: int, ngram: str, first: int, again: int) -> UserError:
-    """What is wrong with an n-gram that stands on two lines."""
+    """Error for an n-gram on two lines."""
     name = "unigram" if n == 1 else f"{n}-gram"
     return UserError(f"{path}:{again}: the {name} '{ngram}' occurs twice, first on line {first}; remove one of the two")
 
 
 class _Lines:
-    """The lines of a text, several at a time. `number` is that of the next one."""
+    """Lines of a text, read in blocks. `number` is the number of the next line."""
 
     def __init__(self, content: Content, path: Path):
         self._content, self._path, self.number = content, path, 1
-        self._buffer, self._at = b"", 0  # what was read last, and where the next line begins in it
+        self._buffer, self._at = b"", 0  # the last block that was read, and the position of the next line in it
 
     def ahead(self, size: int) -> bytes:
-        """The next `size` bytes, which stay to be read; fewer at the end."""
+        """The next `size` bytes (fewer at the end of the text), without consuming them."""
         while len(self._buffer) - self._at < size and self._more():
             pass
         return self._buffer[self._at : self._at + size]
@@ -238,7 +238,7 @@ class _Lines:
         return self._buffer[end : end + 1] == b"\\"
 
     def take(self) -> tuple[int, bytes]:
-        """(its number, the next line); b"" at the end."""
+        """(line number, next line); b"" at the end."""
         return self._cut(self._end_of_line() or len(self._buffer))
 
     def filled_line(self) -> tuple[int, bytes]:
@@ -248,27 +248,27 @@ class _Lines:
         return found
 
     def block(self) -> tuple[int, bytes]:
-        """(number of the first, the next lines up to one that begins with a backslash); b"" where that is the next, or at the end."""
+        """(first line number, lines up to one that begins with a backslash); b"" before such a line and at the end."""
         if self.ahead(1) == b"\\":
             return self.number, b""
-        begin = self._end_of_line() - 1  # of a line: no backslash is before it
+        begin = self._end_of_line() - 1  # end of a line without a preceding backslash
         end = self._buffer.find(b"\n\\", max(begin, self._at)) + 1
         return self._cut(end or self._buffer.rfind(b"\n", self._at) + 1 or len(self._buffer))
 
     def _end_of_line(self) -> int:
-        """Where the next line ends in the buffer; 0 where the text ends in it."""
+        """Position of the end of the next line in the buffer; 0 at the end of the text."""
         while not (end := self._buffer.find(b"\n", self._at) + 1) and self._more():
             pass
         return end
 
     def _more(self) -> bool:
-        """Read on, unless the text is at its end."""
+        """Read more text. False at the end."""
         piece = self._content.read(_PIECE_BYTES)
         self._buffer, self._at = self._buffer[self._at :] + piece, 0
         return bool(piece)
 
     def _cut(self, end: int) -> tuple[int, bytes]:
-        """Take the lines up to `end` in the buffer. Raises UserError with the line for what is not UTF-8."""
+        """Consume the lines up to `end` in the buffer. Raises UserError with the line number if they are not UTF-8."""
         number, text = self.number, self._buffer[self._at : end]
         self._at = end
         self.number += text.count(b"\n")

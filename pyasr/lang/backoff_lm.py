@@ -3,16 +3,16 @@
     lm = BackoffLm.read(Path("data/lang_test"), SymbolTable.read("data/lang_test/words.txt"))
     lm.cost([12, 7, 391])                                # -ln p(words, sentence end)
 
-G's states are histories; arcs without a word lead from a history to the next shorter one. A word is not on every history's arcs, so there
-are two readings of G:
+The states of G are histories. An arc without a word leads from a history to the next shorter one. Not every history has an arc for every
+word, so there are two interpretations of G:
 
-strict   back off only where the n-gram is not listed: the model's probability, as Kaldi's const-arpa gives it
-best     any way through G, the cheapest one counts: what a decoder has put into a lattice, since it may back off wherever that is cheaper
+strict   back off only if the n-gram is not listed: the probability of the model, as in Kaldi's const-arpa
+best     the cheapest path through G, which is what a decoder puts into a lattice, since it backs off whenever that is cheaper
 
-Under `strict` the automaton's states are G's. Under `best` they are sets of G's states with how much dearer each is than the best one:
-G determinised while it is used (Mohri, "Finite-state transducers in language and speech processing", 1997, section 3.3), where a state is
-left out of a set if another one of the set reaches it by backing off at no greater cost. The sets of an n-gram model have at most n states,
-mostly one.
+Under `strict`, the states of the automaton are those of G. Under `best`, they are sets of states of G, each with its excess cost over the
+best one: G determinised on the fly (Mohri, "Finite-state transducers in language and speech processing", 1997, section 3.3). A state is
+dropped from a set if another state of the set reaches it by backing off at no greater cost. The sets of an n-gram model have at most n
+states, mostly one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from pyasr.lang.fst_ops import infinite_arcs
 from pyasr.lang.symbols import BACKOFF, SymbolTable
 
 OOV_COST = 15.0
-_LAYOUT = "back-off tables 1"  # changes with what the tables hold
+_LAYOUT = "back-off tables 1"  # changes with the content of the tables
 _TOLERANCE = 1e-6
 
 
 class Tables(NamedTuple):
-    """What the compiled loops read. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history.
+    """Arrays of the compiled loops. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history.
 
-    Arrays of costs are float32, all others int32 but for the offsets, int64: 12 bytes an arc, 20 a state. They cannot be written.
+    Costs are float32, offsets int64, all others int32: 12 bytes per arc, 20 per state. The arrays are read-only.
     """
 
     start: int
@@ -58,7 +58,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True)
 class BackoffLm:
-    """A back-off model over word ids; `name` is the file it came from, `known` the word ids that it has a unigram for, sorted."""
+    """A back-off model over word ids; `name` is its source file, `known` the sorted ids of words with a unigram."""
 
     tables: Tables
     known: np.ndarray
@@ -69,10 +69,10 @@ class BackoffLm:
              more: Sequence[Path] = ()) -> BackoffLm:  # fmt: skip
         """The model in `source` (see `model_file`) over the ids of `words`.
 
-        more  directories for the file that is mapped where the model is large (`pyasr.io.mapped`), if its own cannot be written
+        more  further directories for the memory-mapped file of a large model (`pyasr.io.mapped`), if its own directory is not writable
 
-        A word that the model lacks costs what backing off to the empty history costs, and `oov_cost`; no history goes beyond it.
-        Raises UserError where there is no such file and for a G.fst that is no back-off model.
+        A word that the model lacks costs the back-off to the empty history plus `oov_cost`; no history extends over it.
+        Raises UserError if there is no such file, or if a G.fst is not a back-off model.
         """
         path, backoff = model_file(source), words.get(BACKOFF, -1)
         if path.suffix == ".fst":
@@ -83,7 +83,7 @@ class BackoffLm:
 
     @classmethod
     def from_fst(cls, fst: Fst, backoff_label: int, name: str = "G.fst", *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
-        """The model of a grammar transducer: words are output labels; epsilon or `backoff_label` there marks a back-off arc."""
+        """The model of a grammar transducer: words are output labels; epsilon or `backoff_label` marks a back-off arc."""
         return cls.of_tables(tables_of_fst(fst, backoff_label, name), name, best=best, oov_cost=oov_cost)
 
     @classmethod
@@ -94,7 +94,7 @@ class BackoffLm:
         return cls(Tables(tables.values["start"], **arrays, best=bool(best), oov_cost=float(oov_cost)), known, name)
 
     def missing(self, words: np.ndarray) -> np.ndarray:
-        """The ids among `words` (0 aside) that the model has no unigram for, sorted."""
+        """Sorted ids among `words` (except 0) without a unigram in the model."""
         absent = absent_from(self.known, words)
         return absent[absent != 0]
 
@@ -106,17 +106,17 @@ class BackoffLm:
         return float(ends.sum() + costs.sum())
 
     def compose(self, arc_offsets: np.ndarray, targets: np.ndarray, words: np.ndarray, is_final: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Composition with an acceptor of words, epsilon 0, whose state 0 is the start and whose arcs all go to higher states.
+        """Composition with an acceptor of words (epsilon 0) whose state 0 is the start and whose arcs all go to higher states.
 
-        The states of the result are pairs of a state of the acceptor and a history, those that occur; pair 0 is the start. Returns
-            states, end_costs             int64, float64 (num_pairs): the acceptor's state; cost of the sentence's end, 0 if it is not final
-            sources, targets, arcs, costs int64, float64 (num_new_arcs): pairs, the acceptor's arc, cost of its word
+        The states of the result are the reachable pairs of an acceptor state and a history; pair 0 is the start. Returns
+            states, end_costs             int64, float64 (num_pairs): the acceptor state; cost of the sentence end, 0 if it is not final
+            sources, targets, arcs, costs int64, float64 (num_new_arcs): pairs, the arc of the acceptor, cost of its word
         """
         return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
 
 
 def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.Tables:
-    """The arrays of `Tables`, and `known`, of a grammar transducer, as `BackoffLm.from_fst` takes it."""
+    """The arrays of `Tables`, and `known`, of a grammar transducer as in `BackoffLm.from_fst`."""
     labels = np.where(fst.olabels == backoff_label, 0, fst.olabels)
     order = np.lexsort((labels, fst.sources))
     sources, labels = fst.sources[order], labels[order]
@@ -134,7 +134,7 @@ def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.Tables:
 
 
 def absent_from(listed: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The ids among `words` that `listed`, which is sorted, lacks: each once, sorted. Takes time for each of `words`, not for the list."""
+    """Sorted unique ids among `words` that are not in the sorted `listed`. The time depends on the size of `words`, not of `listed`."""
     words = np.unique(words)
     places = np.searchsorted(listed, words)
     found = places < len(listed)
@@ -143,27 +143,27 @@ def absent_from(listed: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def model_file(source: Path) -> Path:
-    """The file of a language model: `source` itself (FST if its name ends in .fst, else ARPA), or in a directory G.fst or lm.arpa.gz."""
+    """File of a language model: `source` itself (FST if its name ends in .fst, else ARPA), or G.fst or lm.arpa.gz in a directory."""
     source = Path(source)
     if not source.is_dir():
         return source
     found = [source / name for name in ("G.fst", "lm.arpa.gz") if (source / name).exists()]
     if not found:
-        raise UserError(f"{source}: no G.fst and no lm.arpa.gz in it; make one with utils/make_grammar.py or utils/train_lm.py")
+        raise UserError(f"{source}: neither G.fst nor lm.arpa.gz in it; create one with utils/make_grammar.py or utils/train_lm.py")
     return found[0]
 
 
 def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarray, name: str) -> None:
-    """Raises UserError unless no state has two arcs with the same label, back-off arcs end, and all costs are finite."""
-    told = "only a back-off n-gram model can rescore; make it with utils/make_grammar.py"
+    """Raise UserError unless the labels of the arcs of a state differ, back-off arcs form no cycle, and all costs are finite."""
+    fault = "rescoring needs a back-off n-gram model; create it with utils/make_grammar.py"
     if fst.num_states == 0 or fst.start < 0:
-        raise UserError(f"{name}: the grammar is empty; make it anew with utils/make_grammar.py")
+        raise UserError(f"{name}: the grammar is empty; create it again with utils/make_grammar.py")
     if problem := infinite_arcs(fst):
         raise UserError(f"{name}: {problem}")
     twice = np.flatnonzero((sources[1:] == sources[:-1]) & (labels[1:] == labels[:-1]))
     if len(twice):
         what = f"word {labels[twice[0]]}" if labels[twice[0]] else "backing off"
-        raise UserError(f"{name}: state {sources[twice[0]]} has two arcs for {what}; {told}")
+        raise UserError(f"{name}: state {sources[twice[0]]} has two arcs for {what}; {fault}")
     onward = np.full(fst.num_states, -1, np.int64)
     onward[sources[labels == 0]] = targets[labels == 0]
     here, steps = onward.copy(), 0
@@ -171,15 +171,15 @@ def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarra
         here[here >= 0] = onward[here[here >= 0]]
         steps += 1
         if steps > fst.num_states:
-            raise UserError(f"{name}: its arcs without a word form a cycle; {told}")
+            raise UserError(f"{name}: arcs without a word form a cycle; {fault}")
 
 
 @njit(nogil=True, cache=True)
 def _new_histories(lm):
-    """The histories met so far: the first one is the sentence's begin.
+    """Storage of the histories found so far. The first one is the sentence begin.
 
-    (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of G's states, each with what it costs
-    more than the best one; `first` and `others` find a history by its hash.
+    (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of states of G with their excess
+    costs over the best one; `first` and `others` find a history by its hash.
     """
     first = {_hash_step(0, lm.start, 0.0): np.int64(0)}
     return [0, 1], [np.int64(lm.start)], [0.0], first, [-1]
@@ -187,7 +187,7 @@ def _new_histories(lm):
 
 @njit(nogil=True, cache=True)
 def _hash_step(value, state, excess):
-    """Mix a pair into a hash; costs that differ by rounding errors alone mostly fall together, and if they do not, nothing is wrong."""
+    """Mix a pair into a hash. Costs that differ only by rounding mostly get the same hash; if not, the result is still correct."""
     mixed = (np.uint64(value) ^ np.uint64(state)) * np.uint64(1099511628211)
     mixed = (mixed ^ np.uint64(np.int64(np.rint(excess * 4096.0)))) * np.uint64(1099511628211)
     return np.int64((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(1))
@@ -195,7 +195,7 @@ def _hash_step(value, state, excess):
 
 @njit(nogil=True, cache=True)
 def _arc(lm, state, word):
-    """The arc of `word` out of a state, -1 where there is none."""
+    """The arc of `word` from a state, -1 if there is none."""
     low, high = lm.offsets[state], lm.offsets[state + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -208,7 +208,7 @@ def _arc(lm, state, word):
 
 @njit(nogil=True, cache=True)
 def strict_word(lm, state, word):
-    """(cost of a word after the history `state`, the history that follows), read strictly; 0 is no word of any model."""
+    """(cost of a word after the history `state`, next history) under `strict`; 0 is not a word of any model."""
     cost = 0.0
     while True:
         arc = _arc(lm, state, word)
@@ -222,7 +222,7 @@ def strict_word(lm, state, word):
 
 @njit(nogil=True, cache=True)
 def strict_end(lm, state):
-    """Cost of the sentence's end after the history `state`, read strictly."""
+    """Cost of the sentence end after the history `state` under `strict`."""
     cost = 0.0
     while lm.finals[state] == np.inf:
         if lm.backoffs[state] < 0:
@@ -234,7 +234,7 @@ def strict_end(lm, state):
 
 @njit(nogil=True, cache=True)
 def _follow(lm, state, cost, word, states, costs):
-    """Add where `word` leads from a state, at the longest history that lists it (strict) or at each (best), to `states` and `costs`."""
+    """Add the target states of `word`, from the longest history that lists it (strict) or from each (best), to `states` and `costs`."""
     bottom, listed = state, False
     while state >= 0:
         arc = _arc(lm, state, word)
@@ -252,7 +252,7 @@ def _follow(lm, state, cost, word, states, costs):
 
 @njit(nogil=True, cache=True)
 def _add(states, costs, state, cost):
-    """Keep the least cost of each state."""
+    """Keep the lowest cost of each state."""
     for i in range(len(states)):
         if states[i] == state:
             costs[i] = min(costs[i], cost)
@@ -263,7 +263,7 @@ def _add(states, costs, state, cost):
 
 @njit(nogil=True, cache=True)
 def _drop_dominated(lm, states, costs):
-    """Mark with infinite cost the states that another one reaches by backing off at no greater cost."""
+    """Set the cost of states that another one reaches by backing off at no greater cost to infinity."""
     for i in range(len(states)):
         cost, state = costs[i] + lm.backoff_costs[states[i]], lm.backoffs[states[i]]
         while state >= 0 and cost < np.inf:
@@ -276,7 +276,7 @@ def _drop_dominated(lm, states, costs):
 
 @njit(nogil=True, cache=True)
 def _advance(lm, histories, history, word):
-    """(cost of `word` after a history, the history that follows)."""
+    """(cost of `word` after a history, next history)."""
     begins, members, excess, _, _ = histories
     states, costs = [np.int64(0) for _ in range(0)], [0.0 for _ in range(0)]
     for m in range(begins[history], begins[history + 1]):
@@ -289,7 +289,7 @@ def _advance(lm, histories, history, word):
 
 @njit(nogil=True, cache=True)
 def _number(histories, states, costs, least):
-    """The number of the history that is this set of states; a new one if it has not been met."""
+    """Number of the history with this set of states; a new number for a new history."""
     begins, members, excess, first, others = histories
     key, size = np.int64(0), 0
     for i in range(len(states)):
@@ -327,7 +327,7 @@ def _same(begins, members, excess, history, states, costs, least, size):
 
 @njit(nogil=True, cache=True)
 def _end_cost(lm, histories, history):
-    """Cost of the sentence's end after a history."""
+    """Cost of the sentence end after a history."""
     begins, members, excess, _, _ = histories
     least = np.inf
     for m in range(begins[history], begins[history + 1]):
@@ -346,10 +346,10 @@ def _compose(lm, offsets, acceptor_targets, words, is_final):
     """See `BackoffLm.compose`."""
     histories = _new_histories(lm)
     places = {np.int64(0): np.int64(0)}
-    first, following = np.full(len(offsets) - 1, -1), [np.int64(-1)]  # the pairs of a state, as a linked list
+    first, following = np.full(len(offsets) - 1, -1), [np.int64(-1)]  # linked lists of the pairs of each state
     states, mine, ends = [np.int64(0)], [np.int64(0)], [0.0]
     first[0] = 0
-    sources, targets, arcs, costs = [np.int64(0)], [np.int64(0)], [np.int64(0)], [0.0]  # entry 0 is there for the type
+    sources, targets, arcs, costs = [np.int64(0)], [np.int64(0)], [np.int64(0)], [0.0]  # entry 0 sets the type
     for state in range(len(offsets) - 1):
         pair = first[state]
         while pair >= 0:

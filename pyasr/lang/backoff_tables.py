@@ -1,8 +1,8 @@
-"""The tables of a back-off model made from an ARPA file that is read piece by piece: G of `pyasr.lang.grammar`, without the transducer.
+"""Tables of a back-off model, built from an ARPA file that is read in pieces: G of `pyasr.lang.grammar`, without the transducer.
 
-The file is read twice side by side, a section ahead: the n-grams of an order are counted, so that their arcs have their places and the
-states that G bypasses are known, before they are entered. A model of n-grams of the highest order takes 12 bytes for each, one that is a
-history as well 32; making the tables takes up to half as much more.
+Two readers read the file, one a section ahead of the other. The first counts the n-grams of an order, which determines the places of
+their arcs and the states that G bypasses; the second enters them. Each n-gram of the highest order takes 12 bytes, and each one that is
+also a history 32. The construction takes up to half as much in addition.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MOST_STATES = (1 << 31) - 2
 
 
 def tables_of_arpa(path: Path, words: SymbolTable) -> Tables:
-    """What `tables_of_fst` gives of G, for a model in ARPA form over the ids of `words`.
+    """The result of `tables_of_fst` for G, for an ARPA model over the ids of `words`.
 
-    Raises UserError as `read_arpa` does; of n-grams that occur twice, those without a word that `words` lacks are found.
+    Raises UserError as `read_arpa` does; of repeated n-grams, only those whose words are all in `words` are detected.
     """
     check_symbols(words)
     with ContentReader(path) as first, ContentReader(path) as second:
@@ -36,15 +36,15 @@ def tables_of_arpa(path: Path, words: SymbolTable) -> Tables:
 
 
 class _Builder:
-    """Fills `kernels.Growing` order by order. `ahead` is read before `reader`, and finds what is wrong with the file."""
+    """Fills `kernels.Growing` order by order. `ahead` is read before `reader`, and detects errors in the file."""
 
     def __init__(self, ahead: ArpaReader, reader: ArpaReader, words: SymbolTable, most_bytes: int):
         self.ahead, self.reader, self.path, self.order = ahead, reader, reader.path, reader.order
         self.symbols, self.start, self.num_states, self.num_arcs = words, 0, 1, 0
-        room = [min(count, most_bytes // (2 * n + 2)) for n, count in enumerate(reader.counts, 1)]  # a header may promise anything
+        room = [min(count, most_bytes // (2 * n + 2)) for n, count in enumerate(reader.counts, 1)]  # the header may be wrong
         states, arcs = 1 + sum(room[:-1]), sum(room)
         if states > _MOST_STATES:
-            raise UserError(f"{self.path}: {states} histories, more than {_MOST_STATES}; prune the model with utils/prune_lm.py")
+            raise UserError(f"{self.path}: {states} histories, but at most {_MOST_STATES} are possible; prune it with utils/prune_lm.py")
         self.lm = kernels.Growing(
             words[BOS], words[EOS], np.full(max(words.ids.values()) + 1, -1, np.int32), np.zeros(states + 2, np.int64),
             np.empty(arcs, np.int32), np.empty(arcs, np.int32), np.empty(states, np.float32), np.empty(states, np.int32),
@@ -54,8 +54,8 @@ class _Builder:
         self._known: np.ndarray | None = None
 
     def tables(self) -> Tables:
-        """Of the whole file."""
-        first, last, waiting = 0, 1, None  # states whose arcs come next; (first arc, costs) of the order before
+        """Tables of the whole file."""
+        first, last, waiting = 0, 1, None  # states whose arcs come next; (first arc, costs) of the previous order
         for n in range(1, self.order + 1):
             num_histories = self._count(n, first, last)
             if waiting:
@@ -67,7 +67,7 @@ class _Builder:
         return self._closed()
 
     def _count(self, n: int, first: int, last: int) -> int:
-        """Give the states first:last places for their arcs; how many n-grams are histories."""
+        """Reserve places for the arcs of the states first:last. Returns the number of n-grams that are histories."""
         num_histories = 0
         for piece in self.ahead.pieces(n):
             found, twice = kernels.count(self.lm, self._ids(piece), -_LN10 * piece.logprob)
@@ -79,7 +79,7 @@ class _Builder:
         return num_histories
 
     def _fill(self, n: int, first: int, last: int, first_arc: int, num_histories: int) -> tuple[int, np.ndarray] | None:
-        """Enter the arcs of order `n`, and the states that they lead to; (first arc, costs: float64), None for the highest order."""
+        """Enter the arcs of order `n` and their target states. Returns (first arc, costs: float64), or None for the highest order."""
         is_highest = n == self.order
         costs = self.costs[first_arc : self.num_arcs] if is_highest else np.empty(self.num_arcs - first_arc)
         if not is_highest:
@@ -97,14 +97,14 @@ class _Builder:
         return None if is_highest else (first_arc, costs)
 
     def _ids(self, piece: Piece) -> np.ndarray:
-        """The ids of words.txt of n-grams, -1 for words that it lacks."""
+        """Ids in words.txt of the words of n-grams, -1 for words that it lacks."""
         if self._known is None:
             names = (-1 if word in (EPSILON, BACKOFF) else self.symbols.get(word, -1) for word in self.ahead.words)
             self._known = np.fromiter(names, np.int32)
         return self._known[piece.ids]
 
     def _refuse_twice(self, n: int, state: int, word: int) -> None:
-        """Raise UserError for the n-gram of a word after the history `state`, which two lines have."""
+        """Raise UserError, with both lines, for the repeated n-gram of a word after the history `state`."""
         lines: list[int] = []
         for piece in pieces_of(lambda: ContentReader(self.path), self.path, n):
             ids = self._ids(piece)

@@ -1,7 +1,7 @@
-"""Compiled loops that put the n-grams of an ARPA file into the tables of a back-off model; `pyasr.lang.backoff_tables` calls them.
+"""Compiled loops of `pyasr.lang.backoff_tables`, which enter the n-grams of an ARPA file into the tables of a back-off model.
 
-States are histories: 0 the empty one, then those of one word, of two words, ..., each in the order of the file. The arcs of one order begin
-in the states of the order below; they are sorted by state and word, so that a history is found by walking through the arcs of its words.
+States are histories: 0 is the empty one, then those of one word, of two words, ..., each in the order of the file. The arcs of an order
+begin in states of the order below. They are sorted by state and word, so a history is found by following the arcs of its words.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _MOST_STEPS = 1024  # histories have fewer words
 
 
 class Growing(NamedTuple):
-    """The tables while they are made.
+    """The tables during construction.
 
-    bos, eos       ids of the begin and the end of sentences, which no arc has
-    of_word        int32 (largest id + 1): the state of the history of one word, -1 where there is none
-    offsets        int64 (num_states + 2): the arcs of state s are offsets[s]:offsets[s + 1]; while they are counted, offsets[s + 2] is
-                   their number, and while they are entered, offsets[s + 1] the place of the next one
+    bos, eos       ids of the sentence begin and the sentence end, which no arc has
+    of_word        int32 (largest id + 1): state of the history of one word, -1 if there is none
+    offsets        int64 (num_states + 2): the arcs of state s are offsets[s]:offsets[s + 1]; while arcs are counted, offsets[s + 2] is
+                   their number; while they are entered, offsets[s + 1] is the next free place
     words, targets int32 (num_arcs)
-    finals         float32 (num_states): cost of the sentence's end, infinite where it is not listed
+    finals         float32 (num_states): cost of the sentence end, infinite if it is not listed
     backoffs       int32 (num_states), backoff_costs float64 (num_states)
-    bypassed       bool (num_states): states without arcs and final cost, through which arcs lead to what they back off to
+    bypassed       bool (num_states): states without arcs and final cost; arcs to them lead to their back-off states instead
     """
 
     bos: int
@@ -43,7 +43,7 @@ class Growing(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _child(lm, state, word):
-    """The state that a history and one more word lead to, -1 where these are not listed."""
+    """State after a history and one more word, -1 if it is not listed."""
     low, end = lm.offsets[state], lm.offsets[state + 1]
     high = end
     while low < high:
@@ -57,7 +57,7 @@ def _child(lm, state, word):
 
 @njit(nogil=True, cache=True)
 def _find(lm, ids, row, first, last):
-    """The state of the history ids[row, first:last], -1 where it is not listed."""
+    """State of the history ids[row, first:last], -1 if it is not listed."""
     if first == last:
         return np.int32(0)
     state = lm.of_word[ids[row, first]]
@@ -70,8 +70,8 @@ def _find(lm, ids, row, first, last):
 
 @njit(nogil=True, cache=True)
 def _source(lm, ids, row):
-    """The state that the arc of an n-gram leaves; _UNKNOWN for one with a word that has no id, or with <s> or </s> inside, which no text
-    reaches, _ORPHAN for one whose history is not listed."""
+    """Source state of the arc of an n-gram; _UNKNOWN for an n-gram with a word without an id, or with <s> or </s> inside, which no text
+    reaches; _ORPHAN for one whose history is not listed."""
     n = ids.shape[1]
     for k in range(n):
         if ids[row, k] < 0 or (k > 0 and ids[row, k] == lm.bos) or (k < n - 1 and ids[row, k] == lm.eos):
@@ -81,7 +81,7 @@ def _source(lm, ids, row):
 
 @njit(nogil=True, cache=True)
 def sources(lm, ids):
-    """The states that the arcs of n-grams leave, less than 0 for those that are left out: int32 (num)."""
+    """Source states of the arcs of n-grams, negative for skipped n-grams: int32 (num)."""
     found = np.empty(len(ids), np.int32)
     for row in range(len(ids)):
         found[row] = _source(lm, ids, row)
@@ -90,8 +90,8 @@ def sources(lm, ids):
 
 @njit(nogil=True, cache=True)
 def count(lm, ids, costs):
-    """Count the arcs of n-grams, and note the costs of ends. Returns (number of histories among them, -1 or the row of an end that there
-    was before)."""
+    """Count the arcs of n-grams, and store the costs of sentence ends. Returns (number of histories among them, row of a repeated
+    sentence end or -1)."""
     num_histories, n = 0, ids.shape[1]
     for row in range(len(ids)):
         state = _source(lm, ids, row)
@@ -110,7 +110,7 @@ def count(lm, ids, costs):
 
 @njit(nogil=True, cache=True)
 def begin_arcs(lm, first, last):
-    """Turn the counts of the states first:last, offsets[first] being known, into the places of their first arcs."""
+    """Replace the counts of the states first:last by the places of their first arcs; offsets[first] is known."""
     lm.offsets[first + 1] = lm.offsets[first]
     for state in range(first, last):
         lm.offsets[state + 2] += lm.offsets[state + 1]
@@ -118,7 +118,7 @@ def begin_arcs(lm, first, last):
 
 @njit(nogil=True, cache=True)
 def mark_bypassed(lm, first, last, start):
-    """Find the states first:last without arcs and final cost, by the places of their arcs; the empty history and `start` stay."""
+    """Mark the states first:last without arcs and final cost, by the places of their arcs, except the empty history and `start`."""
     for state in range(first, last):
         has_arcs = lm.offsets[state + 2] > lm.offsets[state + 1]
         lm.bypassed[state] = not has_arcs and lm.finals[state] == np.inf and state != 0 and state != start
@@ -126,9 +126,9 @@ def mark_bypassed(lm, first, last, start):
 
 @njit(nogil=True, cache=True)
 def fill_histories(lm, ids, costs, backoff_costs, arc_costs, first_arc, state):
-    """Enter the arcs of n-grams that are histories too, the first of them being `state`. Returns (the next state, that of <s> or -1).
+    """Enter the arcs of n-grams that are also histories, the first with number `state`. Returns (next state, state of <s> or -1).
 
-    arc_costs  float64: of the arcs from `first_arc` on
+    arc_costs  float64: costs of the arcs from `first_arc` on
     """
     n, start = ids.shape[1], -1
     for row in range(len(ids)):
@@ -148,9 +148,9 @@ def fill_histories(lm, ids, costs, backoff_costs, arc_costs, first_arc, state):
 
 @njit(nogil=True, cache=True)
 def fill_highest(lm, ids, costs, arc_costs, first_arc):
-    """Enter the arcs of n-grams of the highest order, which lead to the longest history that is listed.
+    """Enter the arcs of n-grams of the highest order, which lead to the longest listed history.
 
-    arc_costs  float32: of the arcs from `first_arc` on, what the bypassed states cost included
+    arc_costs  float32: costs of the arcs from `first_arc` on, including those of bypassed states
     """
     n, steps = ids.shape[1], np.empty(_MOST_STEPS)
     for row in range(len(ids)):
@@ -163,7 +163,7 @@ def fill_highest(lm, ids, costs, arc_costs, first_arc):
 
 @njit(nogil=True, cache=True)
 def _longest_suffix(lm, ids, row):
-    """The state of the longest listed history that ends an n-gram and is shorter."""
+    """State of the longest listed history that is a proper suffix of an n-gram."""
     n, state = ids.shape[1], np.int32(-1)
     first = 1
     while state < 0:
@@ -174,7 +174,7 @@ def _longest_suffix(lm, ids, row):
 
 @njit(nogil=True, cache=True)
 def _enter(lm, source, word, target):
-    """Write an arc at the next place of its state, which is returned."""
+    """Write an arc at the next free place of its state. Returns the place."""
     at = lm.offsets[source + 1]
     lm.offsets[source + 1] += 1
     lm.words[at], lm.targets[at] = word, target
@@ -183,9 +183,9 @@ def _enter(lm, source, word, target):
 
 @njit(nogil=True, cache=True)
 def _settled(lm, state, steps):
-    """(the state where an arc to `state` ends, what the bypassed states on the way cost).
+    """(final target of an arc to `state`, cost of the bypassed states on the way).
 
-    The costs are added in pairs, pairs of pairs, and so on, as `pyasr.lang.grammar` adds them: to the same bits.
+    The costs are added in pairs, pairs of pairs, and so on, as in `pyasr.lang.grammar`, so that the result is bit-identical.
     """
     num = 0
     while lm.bypassed[state]:
@@ -202,8 +202,8 @@ def _settled(lm, state, steps):
 
 @njit(nogil=True, cache=True)
 def sort_arcs(lm, first, last, costs, first_arc):
-    """Sort the arcs of the states first:last, whose costs begin with that of `first_arc`, by word. Returns (-1, -1), or a state
-    and a word of which it has two arcs."""
+    """Sort the arcs of the states first:last by word; `costs` begins with the cost of `first_arc`. Returns (-1, -1), or a state
+    and a word that has two arcs there."""
     for state in range(first, last):
         begin, end = lm.offsets[state], lm.offsets[state + 1]
         rising = True
@@ -223,7 +223,7 @@ def sort_arcs(lm, first, last, costs, first_arc):
 
 @njit(nogil=True, cache=True)
 def settle_costs(lm, first_arc, arc_costs, costs):
-    """Write the costs of the arcs from `first_arc` on, what the bypassed states cost included, to `costs`, float32 (num_arcs)."""
+    """Write the costs of the arcs from `first_arc` on, including those of bypassed states, to `costs`, float32 (num_arcs)."""
     steps = np.empty(_MOST_STEPS)
     for k in range(len(arc_costs)):
         _, extra = _settled(lm, lm.targets[first_arc + k], steps)
@@ -232,10 +232,10 @@ def settle_costs(lm, first_arc, arc_costs, costs):
 
 @njit(nogil=True, cache=True)
 def close(lm, num_states, num_arcs, backoff_costs):
-    """Lead arcs past the bypassed states, and leave these out of all tables. Returns (number of states that are left, the numbers
-    that these have now, by those they had).
+    """Redirect arcs past the bypassed states, and remove these from all tables. Returns (number of remaining states, their new numbers
+    by the old ones).
 
-    backoff_costs  float32 (num_states), to be filled
+    backoff_costs  float32 (num_states), output
     """
     numbers, steps, kept = np.empty(num_states, np.int32), np.empty(_MOST_STEPS), 0
     for state in range(num_states):

@@ -1,18 +1,18 @@
-"""TLG: the decoding graph of a CTC network, frames in and words out.
+"""TLG: the decoding graph of a CTC network, from frames to words.
 
-Y. Miao et al., "EESEN: end-to-end speech recognition using deep RNN models and WFST-based decoding", ASRU 2015, compose a transducer T from
-the labels of frames to units with LG. Here T o LG is made directly: a state is a state of LG with the unit of the last frame, or with the
-blank. From state s of LG with unit u in memory
+Y. Miao et al., "EESEN: end-to-end speech recognition using deep RNN models and WFST-based decoding", ASRU 2015, compose LG with a
+transducer T from the labels of frames to units. Here T o LG is constructed directly: a state is a state of LG with the unit of the last
+frame, or with the blank. Arcs from state s of LG with last unit u:
 
-    u : epsilon      back to (s, u)                   the unit goes on
+    u : epsilon      back to (s, u)                   the unit continues
     blank : epsilon  to (s, blank)
     v : word         to (t, v)                        for each arc of LG from s to t with unit v, except v = u
-    epsilon : word   to (t, u), where only arcs of LG go on
+    epsilon : word   to (t, u), where only arcs of LG continue
 
-and from (s, blank) the same with all v, so that "u u" needs a blank between. Epsilons lead to states of their own, in which no frame can
-be spent: every alignment of the units of a path of LG is one path of TLG, not several.
+From (s, blank) there are the same arcs with all v, so "u u" needs a blank in between. Epsilons lead to separate states, in which no frame
+can be consumed, so every alignment of the units of a path of LG is exactly one path of TLG.
 
-Input labels are transition-ids, unit + 1, the blank's being 1; LG's are those of phones.txt (`pyasr.lang.subword_lang`), the same.
+Input labels are transition-ids, unit + 1; that of the blank is 1. They equal those of LG and phones.txt (`pyasr.lang.subword_lang`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from pyasr.lang.subwords import BLANK
 
 GRAPH = "TLG.fst"
 BLANK_TID = 1
-_BLANK = 0  # in a node's memory, which otherwise holds a label of LG
+_BLANK = 0  # last unit of a node; any other value is a label of LG
 
 
 def unit_tid2pdf(num_units: int) -> np.ndarray:
-    """The network's output of each transition-id, int32 (num_units + 1); entry 0 is unused."""
+    """Network output of each transition-id, int32 (num_units + 1); entry 0 is unused."""
     return np.arange(-1, num_units, dtype=np.int32)
 
 
 class _Nodes:
-    """States of TLG as sorted keys of (state of LG, whether an epsilon led there, memory)."""
+    """States of TLG as sorted keys of (state of LG, whether an epsilon led there, last unit)."""
 
     def __init__(self, num_labels: int):
         self.num_labels = num_labels
@@ -51,13 +51,13 @@ class _Nodes:
         return (2 * np.asarray(states, np.int64) + passing) * self.num_labels + memory
 
     def add(self, keys: np.ndarray) -> np.ndarray:
-        """Those of `keys` that are new."""
+        """The new ones among `keys`."""
         new = np.setdiff1d(keys, self.keys)
         self.keys = np.union1d(self.keys, new)
         return new
 
     def parts(self, keys: np.ndarray) -> tuple[np.ndarray, ...]:
-        """(states of LG, passing, memories)."""
+        """(states of LG, whether reached by epsilon, last units)."""
         states, memory = np.divmod(keys, self.num_labels)
         return states // 2, states % 2, memory
 
@@ -66,14 +66,14 @@ class _Nodes:
 
 
 def _fan_out(states: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, arcs): each arc that leaves states[row], for all rows."""
+    """(rows, arcs): each arc from states[row], for all rows."""
     counts = np.diff(offsets)[states]
     rows = np.repeat(np.arange(len(states)), counts)
     return rows, np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - offsets[states], counts)
 
 
 def _all_nodes(lg: Fst) -> _Nodes:
-    """Every state of LG with the blank, every arc's target with its unit, and where epsilons lead from there."""
+    """Every state of LG with the blank, the target of every arc with its unit, and the states reached from there by epsilons."""
     nodes = _Nodes(int(lg.ilabels.max(initial=0)) + 1)
     spoken = lg.ilabels > 0
     entered = nodes.key(lg.nextstates[spoken], 0, lg.ilabels[spoken])
@@ -87,7 +87,7 @@ def _all_nodes(lg: Fst) -> _Nodes:
 
 
 def ctc_graph(lg: Fst) -> Fst:
-    """T o LG. `lg` has units + 1 as input labels, none of them the blank's, and no disambiguation symbols."""
+    """T o LG. `lg` has units + 1 as input labels, without the blank's, and no disambiguation symbols."""
     nodes = _all_nodes(lg)
     states, passing, memory = nodes.parts(nodes.keys)
     rows, arcs = _fan_out(states, lg.arc_offsets)
@@ -108,13 +108,13 @@ def ctc_graph(lg: Fst) -> Fst:
 
 
 def make_tlg(lang: Path, out: Path) -> Fst:
-    """Fill `out` with TLG.fst, words.txt, phones.txt and phones/ from a lang dir of units with a grammar; returns the graph.
+    """Fill `out` with TLG.fst, words.txt, phones.txt and phones/ from a lang dir of units with a grammar. Returns the graph.
 
-    Raises UserError where the lang dir is none of units, and where `make_lg` does.
+    Raises UserError if the lang dir is not one of units, and as `make_lg` does.
     """
     tables = LangDir(lang)
     if tables.phones.get(BLANK) != BLANK_TID:
-        raise UserError(f"{lang}/phones.txt: {BLANK} is not number {BLANK_TID}; give a lang directory made by utils/prepare_ctc_lang.py")
+        raise UserError(f"{lang}/phones.txt: {BLANK} is not number {BLANK_TID}; give a lang directory of utils/prepare_ctc_lang.py")
     lg = ops.remove_epsilons_local(ops.remove_symbols(make_lg(lang), tables.disambig_phones))
     log.info(f"LG: {lg.num_states} states, {lg.num_arcs} arcs")
     graph = ctc_graph(lg)

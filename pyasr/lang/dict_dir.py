@@ -11,7 +11,7 @@ from pyasr.lang.silence_probs import LEXICON_FILE, SilenceProbs, read_silence_pr
 from pyasr.lang.symbols import EPSILON, read_word_lines, write_lines
 
 POSITIONS = ("_B", "_E", "_I", "_S")
-_RESERVED = {  # the symbols of every words.txt that are no words: what they stand for
+_RESERVED = {  # symbols of every words.txt that are not words, and their use
     EPSILON: "arcs without a word",
     "<s>": "the beginning of a sentence",
     "</s>": "the end of a sentence",
@@ -25,12 +25,12 @@ PhoneGroups = list[tuple[str, ...]]
 
 @dataclass
 class DictDir:
-    """What `local/dict` holds.
+    """Content of `local/dict`.
 
     silence, nonsilence  groups of phones: a line of `silence_phones.txt`; the phones of a group share a root of the decision tree
-    optional_silence     the phone that may stand between words
-    extra_questions      sets of phones that the tree may ask about besides those found by clustering
-    silence_probs        silence around single words, where it was estimated; then `lexicon` has pronunciation probabilities
+    optional_silence     the optional silence phone between words
+    extra_questions      sets of phones as questions of the tree, in addition to those found by clustering
+    silence_probs        probabilities of silence around each word, if estimated; then `lexicon` has pronunciation probabilities
     """
 
     lexicon: Lexicon
@@ -41,7 +41,7 @@ class DictDir:
     silence_probs: SilenceProbs | None = None
 
     def write(self, directory: Path) -> None:
-        """Write Kaldi's files into the existing `directory`; `read_dict_dir` reads them."""
+        """Write Kaldi's files to the existing `directory`; `read_dict_dir` reads them."""
         directory = Path(directory)
         self.lexicon.write(directory)
         if self.silence_probs:
@@ -56,10 +56,10 @@ class DictDir:
 
 
 def read_dict_dir(directory: Path) -> DictDir:
-    """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first there is of `lexiconp_silprob.txt` (with
-    `silprob.txt`), `lexiconp.txt`, `lexicon.txt`; the others have to hold the same pronunciations, in any order.
+    """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first existing one of `lexiconp_silprob.txt`
+    (with `silprob.txt`), `lexiconp.txt`, `lexicon.txt`; the others must contain the same pronunciations, in any order.
 
-    Raises UserError for a pronunciation that only one of the lexica has, for a phone whose name is reserved, and naming every inconsistency
+    Raises UserError for a pronunciation that only one of the lexicons has, for a phone with a reserved name, and with every inconsistency
     between lexicon and phone lists.
     """
     directory = Path(directory)
@@ -89,8 +89,8 @@ def _check_holds_all(directory: Path, name: str, lexicon: Lexicon, other_name: s
     if lacking:
         word, phones = lacking[0]
         more = f" (nor {len(lacking) - 1} more)" if len(lacking) > 1 else ""
-        raise UserError(f"{directory}: {name} has '{word} {' '.join(phones)}', but {other_name} has not{more}; "
-                        "write it into both, or remove the file that is out of date")
+        raise UserError(f"{directory}: {name} has '{word} {' '.join(phones)}', but {other_name} does not have it{more}; "
+                        "write it into both, or remove the outdated file")
 
 
 def _groups(path: Path) -> PhoneGroups:
@@ -98,7 +98,7 @@ def _groups(path: Path) -> PhoneGroups:
 
 
 def _phones(path: Path) -> PhoneGroups:
-    """A list of phones. Raises UserError, with file and line, for names that no phone can have."""
+    """A list of phones. Raises UserError, with file and line, for invalid names."""
     for number, line in enumerate(read_word_lines(path), 1):
         for phone in line.split():
             check_phone(phone, f"{path}:{number}", "rename it in the lexicon and the phone lists")
@@ -106,7 +106,7 @@ def _phones(path: Path) -> PhoneGroups:
 
 
 def find_problems(content: DictDir) -> list[str]:
-    """Everything that Kaldi's tools could not digest, one clause each with what to do."""
+    """Problems of the content for Kaldi's tools, one clause each with its repair."""
     listed = [phone for group in content.silence + content.nonsilence for phone in group]
     known = set(listed)
     problems = [
@@ -116,7 +116,7 @@ def find_problems(content: DictDir) -> list[str]:
     ]
     problems += [f"{name}_phones.txt lists no phone" for name in ("silence", "nonsilence") if not getattr(content, name)]
     if content.optional_silence not in {phone for group in content.silence for phone in group}:
-        problems.append(f"optional_silence.txt has to hold one phone of silence_phones.txt, not '{content.optional_silence}'")
+        problems.append(f"optional_silence.txt must contain one phone of silence_phones.txt, not '{content.optional_silence}'")
     for word, variants in content.lexicon.entries.items():
         unknown = sorted({phone for phones in variants for phone in phones} - known)
         if unknown:
@@ -128,18 +128,18 @@ def find_problems(content: DictDir) -> list[str]:
 
 
 def reserved(word: str) -> str:
-    """Why a symbol cannot be a word; '' where it can."""
+    """Reason why a symbol cannot be a word; '' if it can."""
     return f"is reserved and cannot be a word (words.txt uses it for {_RESERVED[word]})" if word in _RESERVED else ""
 
 
 def check_phone(phone: str, where: str, remedy: str) -> None:
-    """Raise UserError, from `where` to `remedy`, for a name that no phone can have."""
+    """Raise UserError for an invalid phone name; the message begins with `where` and ends with `remedy`."""
     if reason := phone_complaint(phone):
         raise UserError(f"{where}: '{phone}' cannot be the name of a phone, since {reason}; {remedy}")
 
 
 def phone_complaint(phone: str) -> str:
-    """Why it cannot be the name of a phone; '' where it can."""
+    """Reason why a symbol cannot be the name of a phone; '' if it can."""
     if phone == EPSILON:
         return "phones.txt uses this symbol for arcs without a phone"
     if phone.startswith("#"):

@@ -11,7 +11,7 @@ _MAX_HOPS = 100
 
 @njit(cache=True, nogil=True)
 def reachable(start, arc_offsets, nextstates):
-    """bool (num_states): there is a path from `start`."""
+    """bool (num_states): whether a path from `start` exists."""
     seen = np.zeros(len(arc_offsets) - 1, np.bool_)
     stack = np.empty(len(seen), np.int64)
     stack[0], size = start, 1
@@ -30,9 +30,9 @@ def reachable(start, arc_offsets, nextstates):
 
 @njit(cache=True, nogil=True)
 def reachable_with(start, arc_offsets, nextstates, labels, wanted):
-    """The states to which a path of arcs with wanted labels leads from `start`, in the order in which they are found: int64.
+    """States reachable from `start` by arcs with selected labels, in the order of discovery: int64.
 
-    wanted  bool, by label; labels beyond its end are not wanted
+    wanted  bool, by label; labels beyond its end are not selected
     """
     seen = np.zeros(len(arc_offsets) - 1, np.bool_)
     seen[start] = True
@@ -50,7 +50,7 @@ def reachable_with(start, arc_offsets, nextstates, labels, wanted):
 
 @njit(cache=True, nogil=True)
 def coreachable(sources, nextstates, finals):
-    """bool (num_states): there is a path to a final state."""
+    """bool (num_states): whether a path to a final state exists."""
     num_states = len(finals)
     offsets = np.zeros(num_states + 1, np.int64)
     for to in nextstates:
@@ -80,7 +80,7 @@ def coreachable(sources, nextstates, finals):
 
 @njit(cache=True, nogil=True)
 def log_sums(arc_offsets, weights, finals):
-    """float64 (num_states): log of the summed probabilities of a state's arcs and final cost; -inf where there are none."""
+    """float64 (num_states): log of the summed probabilities of the arcs and the final cost of a state; -inf if it has none."""
     sums = np.empty(len(finals))
     for state in range(len(finals)):
         least = finals[state]
@@ -148,10 +148,10 @@ def _first_arcs(arc_offsets, num_arcs):
 
 @njit(cache=True, nogil=True)
 def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights, nextstates, finals):
-    """Changes the arc arrays and `finals` in place; returns `sources` with -1 for arcs that are gone.
+    """Change the arc arrays and `finals` in place. Returns `sources` with -1 for deleted arcs.
 
-    `num_in` counts arcs into a state (the start has one more), `num_out` arcs and the final cost out of it. For an arc into state t:
-    if t has no other arc in, the arcs out of t that can be merged with it move up; if t has one way out, the arc takes it.
+    `num_in` counts the arcs into a state (one more for the start), `num_out` its outgoing arcs and its final cost. For an arc into state t:
+    if t has no other incoming arc, the mergeable arcs out of t move up; if t has only one way out, the arc takes it.
     """
     first, following = _first_arcs(arc_offsets, len(ilabels))
     num_in = np.zeros(len(finals), np.int64)
@@ -164,7 +164,7 @@ def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights
     for state in range(len(finals)):
         a = first[state]
         while a >= 0:
-            for _ in range(_MAX_HOPS):  # a cycle of states with one way out would lead an arc round for ever
+            for _ in range(_MAX_HOPS):  # in a cycle of states with one way out, an arc would be redirected forever
                 if not _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
                     break
             a = following[a]
@@ -173,7 +173,7 @@ def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights
 
 @njit(cache=True, nogil=True)
 def _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
-    """Try either rule on arc `a` out of `state`; whether a rule applies to the arc once more."""
+    """Try both rules on arc `a` out of `state`. Returns whether a rule may apply to the arc again."""
     to = nextstates[a]
     if sources[a] < 0 or to == state:
         return False
@@ -188,7 +188,7 @@ def _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, ol
 
 @njit(cache=True, nogil=True)
 def _pull_up(a, state, to, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
-    """Arc `a` is the only one into `to`: merge it with every arc out of `to` that leaves at most one label on each side."""
+    """Arc `a` is the only one into `to`: merge it with each arc out of `to` if at most one label per side remains."""
     removed = kept = np.inf
     kept_first = kept_last = -1
     b = first[to]
@@ -233,7 +233,7 @@ def _pull_up(a, state, to, first, following, num_in, num_out, sources, ilabels, 
 
 @njit(cache=True, nogil=True)
 def _move_cost(a, to, cost, first, following, weights, finals):
-    """Add `cost` to the arc and take it from all ways out of its next state."""
+    """Add `cost` to the arc and subtract it from all ways out of its next state."""
     weights[a] += cost
     b = first[to]
     while b >= 0:
@@ -252,7 +252,7 @@ def _merge_final(state, cost, num_out, finals):
 
 @njit(cache=True, nogil=True)
 def _take_only_way(a, state, to, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
-    """State `to` has one way out: let arc `a` take it at once, and delete it when nobody else comes by."""
+    """State `to` has only one way out: redirect arc `a` along it, and delete it if no other arc leads to `to`."""
     if finals[to] < np.inf:
         if ilabels[a] or olabels[a]:
             return

@@ -1,7 +1,7 @@
-"""Operations on transducers: kaldifst's algorithms behind functions of `Fst`, and those it lacks.
+"""Operations on transducers: kaldifst's algorithms as functions of `Fst`, and further ones.
 
-kaldifst lives here alone. Transducers enter and leave it as files, in bulk; a loop over its arcs in Python would be far slower.
-Every function gives a new `Fst` and leaves its arguments as they are. Costs are negated natural logarithms; "log" operations add
+Only this module uses kaldifst. Transducers are passed to and from it as files, because a Python loop over the arcs would be far slower.
+Every function returns a new `Fst` and does not change its arguments. Costs are negated natural logarithms; "log" operations add
 probabilities (log semiring), the others take the best (tropical semiring).
 """
 
@@ -16,16 +16,16 @@ from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, read_fst, write_fst
 from pyasr.lang import fst_kernels
 
-DELTA = 1.0 / 1024  # below this, costs count as equal
+DELTA = 1.0 / 1024  # tolerance of the comparison of costs
 
 
 def infinite_arcs(fst: Fst) -> str:
-    """What is wrong where arcs have an infinite cost, which no algorithm here can work with, and what to do; '' where none has."""
+    """Error message for arcs of infinite cost, which the algorithms here cannot process; '' if there are none."""
     infinite = np.flatnonzero(~np.isfinite(fst.weights))
     if not len(infinite):
         return ""
     first = f"the first from state {fst.sources[infinite[0]]} with the labels {fst.ilabels[infinite[0]]}:{fst.olabels[infinite[0]]}"
-    return f"{len(infinite)} arc(s) of infinite cost, {first}; leave them out, or give them a finite cost such as 228, that of 1e-99"
+    return f"{len(infinite)} arc(s) of infinite cost, {first}; remove them, or give them a finite cost such as 228, that of 1e-99"
 
 
 def to_kaldifst(fst: Fst):
@@ -47,12 +47,12 @@ def from_kaldifst(native) -> Fst:
 
 
 def _native(fst):
-    """`fst` itself when it is kaldifst's already: intermediate results of a chain need no conversion."""
+    """`fst` itself if it is a kaldifst object: intermediate results of a chain need no conversion."""
     return to_kaldifst(fst) if isinstance(fst, Fst) else fst
 
 
 def compose_natively(left, right):
-    """The composition as kaldifst's object, for another operation to go on with; see `compose`."""
+    """The composition as a kaldifst object, for a further operation; see `compose`."""
     import kaldifst
 
     left, right = _native(left), _native(right)
@@ -65,12 +65,12 @@ def compose(left: Fst, right: Fst) -> Fst:
 
 
 def determinize_star(fst, use_log: bool = True, max_states: int = -1) -> Fst:
-    """Remove epsilons and determinise on input labels in one go (`fstdeterminizestar --use-log=true`).
+    """Remove epsilons and determinise on input labels in one step (`fstdeterminizestar --use-log=true`).
 
-    fst         an Fst, or kaldifst's object, which is used up
-    max_states  give up beyond so many states; -1: no limit
+    fst         an Fst, or a kaldifst object, which is consumed
+    max_states  maximum number of states; -1: no limit
 
-    Raises UserError for a transducer that cannot be determinised or not within `max_states`.
+    Raises UserError if the transducer cannot be determinised, or not within `max_states`.
     """
     import kaldifst
 
@@ -87,7 +87,7 @@ def determinize_star(fst, use_log: bool = True, max_states: int = -1) -> Fst:
 
 
 def minimize_encoded(fst: Fst) -> Fst:
-    """Merge equivalent states, labels and costs taken as one symbol, so that no cost moves (`fstminimizeencoded`)."""
+    """Merge equivalent states, with labels and costs as one symbol, so that no cost moves (`fstminimizeencoded`)."""
     import kaldifst
 
     native = to_kaldifst(fst)
@@ -96,10 +96,10 @@ def minimize_encoded(fst: Fst) -> Fst:
 
 
 def compose_context(fst: Fst, disambig: list[int], context_width: int, central_position: int) -> tuple[Fst, list[list[int]]]:
-    """C o LG and what its input labels stand for (`fstcomposecontext`).
+    """C o LG and the meaning of its input labels (`fstcomposecontext`).
 
-    Returns (clg, ilabel_info): `ilabel_info[label]` is a window of `context_width` phones (0 beyond the utterance's ends), `[-symbol]` for
-    a disambiguation symbol, `[0]` for the mark that delays the first window, and `[]` for label 0.
+    Returns (clg, ilabel_info): `ilabel_info[label]` is a window of `context_width` phones (0 outside the utterance), `[-symbol]` for
+    a disambiguation symbol, `[0]` for the symbol that delays the first window, and `[]` for label 0.
     """
     import kaldifst
 
@@ -108,7 +108,7 @@ def compose_context(fst: Fst, disambig: list[int], context_width: int, central_p
 
 
 def connect(fst: Fst) -> Fst:
-    """Only the states on paths from the start to a final state, in their old order."""
+    """The states on paths from the start to a final state, in their old order."""
     if fst.start < 0:
         return _empty()
     keep = fst_kernels.reachable(fst.start, fst.arc_offsets, fst.nextstates)
@@ -122,7 +122,7 @@ def connect(fst: Fst) -> Fst:
 
 
 def connect_words(fst: Fst, words: np.ndarray) -> Fst:
-    """`connect` of the arcs whose output labels are among `words`; takes time for the arcs of the states that these lead to."""
+    """`connect` of the arcs whose output labels are in `words`; takes time for the arcs of the states reached by them only."""
     if fst.start < 0:
         return _empty()
     wanted = np.zeros(int(np.max(words, initial=-1)) + 1, bool)
@@ -142,15 +142,15 @@ def _empty() -> Fst:
 
 
 def remove_symbols(fst: Fst, symbols) -> Fst:
-    """Epsilon in the place of these input labels (`fstrmsymbols`)."""
+    """Replace these input labels by epsilon (`fstrmsymbols`)."""
     return fst.replaced(ilabels=np.where(np.isin(fst.ilabels, np.asarray(symbols)), 0, fst.ilabels).astype(np.int32))
 
 
 def remove_epsilons_local(fst: Fst) -> Fst:
-    """Merge arcs across states with one arc in or one arc out wherever that adds no arc (`fstrmepslocal`).
+    """Merge arcs across states with one incoming or one outgoing arc if that adds no arc (`fstrmepslocal`).
 
-    Costs of paths are kept in the tropical semiring; where only some arcs of a state are merged, the cost of the others is moved so that
-    sums of probabilities stay.
+    Path costs are preserved in the tropical semiring. If only some arcs of a state are merged, the cost of the others is moved so that
+    sums of probabilities are preserved.
     """
     arrays = [array.copy() for array in (fst.ilabels, fst.olabels, fst.weights, fst.nextstates, fst.finals)]
     sources = fst_kernels.remove_epsilons_local(fst.start, fst.arc_offsets, fst.sources.copy(), *arrays)
@@ -175,7 +175,7 @@ def push_special(fst: Fst, max_iterations: int = 200) -> Fst:
 
 
 def stochasticity(fst: Fst) -> tuple[float, float]:
-    """The least and greatest -log of the sum of a state's probabilities (`fstisstochastic`); (0, 0) for a stochastic transducer."""
+    """Minimum and maximum -log of the sum of a state's probabilities (`fstisstochastic`); (0, 0) for a stochastic transducer."""
     sums = fst_kernels.log_sums(fst.arc_offsets, fst.weights, fst.finals)
     sums = sums[np.isfinite(sums)]
     return (float(-sums.max()), float(-sums.min())) if len(sums) else (0.0, 0.0)

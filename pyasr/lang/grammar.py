@@ -1,4 +1,4 @@
-"""G: an n-gram model in ARPA form as a transducer over the words of a lang dir, and the lang dir that holds it, or another grammar."""
+"""G: an n-gram model in ARPA format as a transducer over the words of a lang dir; and the lang dir with it or with another grammar."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LN10 = math.log(10.0)
 
 @dataclass(frozen=True)
 class Dropped:
-    """What of an ARPA file is not in G: words without an id, n-grams with such a word, n-grams whose history is not listed."""
+    """Parts of an ARPA file that are not in G: words without an id, n-grams with such a word, n-grams whose history is not listed."""
 
     words: tuple[str, ...]
     num_oov_ngrams: int
@@ -35,7 +35,7 @@ class Dropped:
 class _Histories:
     """The states of G, a trie over histories: state 0 is the empty history, each listed n-gram below the highest order has one.
 
-    For each length, `keys` are `state of all but the last word * vocabulary + last word`, sorted, beside the `states` they lead to.
+    For each length, the sorted `keys` are `state of all but the last word * vocabulary + last word`; `states` are their target states.
     """
 
     def __init__(self, vocabulary: int):
@@ -54,7 +54,7 @@ class _Histories:
         return states
 
     def find(self, ids: np.ndarray) -> np.ndarray:
-        """The states of the histories in the rows of `ids` (num, length), -1 where there is none."""
+        """States of the histories in the rows of `ids` (num, length), -1 if there is none."""
         found = np.zeros(len(ids), np.int64)
         for column, (keys, states) in zip(ids.T, self._levels(ids.shape[1])):
             wanted = found * self.vocabulary + column
@@ -68,7 +68,7 @@ class _Histories:
         return [(self.keys[i], self.states[i]) if i < len(self.keys) else empty for i in range(length)]
 
     def longest_suffix(self, ids: np.ndarray) -> np.ndarray:
-        """The state of the longest history that ends each row of `ids` (num, length)."""
+        """State of the longest history that is a suffix of each row of `ids` (num, length)."""
         found = self.find(ids)
         for drop in range(1, ids.shape[1] + 1):
             missing = np.flatnonzero(found < 0)
@@ -77,11 +77,11 @@ class _Histories:
 
 
 def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
-    """G as Kaldi's `arpa2fst --disambig-symbol=#0` makes it, arcs sorted by input label.
+    """G as Kaldi's `arpa2fst --disambig-symbol=#0` builds it, arcs sorted by input label.
 
-    A state is a history; its arc for a word costs -ln p(word | history) and leads to the longest listed history; its arc #0:epsilon costs
-    -ln of the backoff weight. `<s>` and `</s>` are no labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
-    nothing but a backoff arc are bypassed. N-grams with a word that has no id are left out, as are those whose history is not listed.
+    A state is a history. Its arc for a word costs -ln p(word | history) and leads to the longest listed history. Its arc #0:epsilon costs
+    -ln of the backoff weight. `<s>` and `</s>` are not labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
+    only a backoff arc are bypassed. N-grams with a word without an id, or with an unlisted history, are skipped.
     """
     check_symbols(words)
     ids = np.array([-1 if word in ("<eps>", BACKOFF) else words.get(word, -1) for word in arpa.words], np.int64)
@@ -97,10 +97,10 @@ def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
 
 
 def check_symbols(words: SymbolTable) -> None:
-    """Raise UserError where words.txt lacks a symbol that G needs."""
-    for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "begins of sentences"), (EOS, "ends of sentences")):
+    """Raise UserError if words.txt lacks a symbol that G needs."""
+    for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "sentence begins"), (EOS, "sentence ends")):
         if symbol not in words:
-            raise UserError(f"words.txt has no {symbol}, the symbol of {of}; make the lang dir with utils/prepare_lang.py")
+            raise UserError(f"words.txt has no {symbol}, the symbol of {of}; create the lang dir with utils/prepare_lang.py")
 
 
 class _GrammarBuilder:
@@ -116,7 +116,7 @@ class _GrammarBuilder:
         self.num_orphans = 0
 
     def add(self, ids: np.ndarray, costs: np.ndarray, backoff_costs: np.ndarray, highest: bool) -> None:
-        """All n-grams of one order: `ids` (num, order), in rising order of orders."""
+        """Add all n-grams of one order, `ids` (num, order); call it in rising order."""
         sources = self.histories.find(ids[:, :-1])
         sound = (ids[:, 1:] != self.bos).all(axis=1) & (ids[:, :-1] != self.eos).all(axis=1)
         self.num_orphans += int((sound & (sources < 0)).sum())
@@ -169,7 +169,7 @@ class _GrammarBuilder:
 
 
 def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = None) -> None:
-    """Fill `out` with a copy of the lang dir and `G.fst` made from an ARPA file, as Kaldi's format_lm.sh does, or from an FST.
+    """Fill `out` with a copy of the lang dir and the `G.fst` of an ARPA file, as Kaldi's format_lm.sh does, or of an FST.
 
     acceptor  see `pyasr.lang.grammar_fst.read_grammar_fst`
     """
@@ -178,11 +178,11 @@ def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = No
         check_symbols(words)
         grammar = read_grammar_fst(content, source, words, acceptor)
     elif acceptor is not None:
-        raise UserError(f"--acceptor and {source}, which is no FST, do not go together; leave --acceptor out")
+        raise UserError(f"--acceptor cannot be used with {source}, which is not an FST; omit --acceptor")
     elif b"\\data\\" not in content:
         refuse_kenlm(content, source)
-        told = "neither a \\data\\ line, as in ARPA files, nor an arc 'FROM TO WORD [COST]' on the first line, as in FSTs in text form"
-        raise UserError(f"{source}:1: {told}; give one of these, or a binary FST")
+        fault = "neither a \\data\\ line, as in ARPA files, nor an arc 'FROM TO WORD [COST]' on the first line, as in text FSTs"
+        raise UserError(f"{source}:1: {fault}; give an ARPA file, a text FST or a binary FST")
     else:
         grammar = _of_arpa(content, source, lang, words)
     copy_lang(lang, out)
@@ -191,32 +191,32 @@ def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = No
 
 
 def _of_arpa(content: bytes, path: Path, lang: Path, words: SymbolTable) -> Fst:
-    """G of an ARPA file. Warns of what is left out; raises UserError where nothing is left."""
+    """G of an ARPA file. Warns of skipped words and n-grams; raises UserError if nothing is left."""
     text_of(content, path)
     grammar, dropped = arpa_to_fst(parse_arpa(content, path), words)
     hint = _other_case(dropped.words, words)
     if (grammar.ilabels == words[BACKOFF]).all():
-        raise UserError(f"{path}: none of its words is in {lang}/words.txt; {hint or 'make both from the same text'}")
+        raise UserError(f"{path}: none of its words is in {lang}/words.txt; {hint or 'build both from the same text'}")
     if dropped.words:
         shown = " ".join(dropped.words[:10]) + " ..." * (len(dropped.words) > 10)
-        told = f"{len(dropped.words)} words are not in {lang}/words.txt ({shown})"
-        log.warning(f"{path}: {told}; {dropped.num_oov_ngrams} n-grams dropped{hint and '; ' + hint}")
+        fault = f"{len(dropped.words)} words are not in {lang}/words.txt ({shown})"
+        log.warning(f"{path}: {fault}; {dropped.num_oov_ngrams} n-grams dropped{hint and '; ' + hint}")
     if dropped.num_orphans:
         log.warning(f"{path}: {dropped.num_orphans} n-grams dropped because their history is not listed")
     return grammar
 
 
 def _other_case(missing: tuple[str, ...], words: SymbolTable) -> str:
-    """What to do where words are in the table in capitals, or without; '' where they are not."""
+    """Hint if words are in the table in upper or lower case; '' if they are not."""
     known = {symbol.casefold(): symbol for symbol in words.symbols}
     pairs = [(word, known[word.casefold()]) for word in missing if word.casefold() in known]
     if not pairs:
         return ""
-    return f"{len(pairs)} of its words are there in another case, {pairs[0][0]} as {pairs[0][1]}: rewrite one of the two, as by tr A-Z a-z"
+    return f"{len(pairs)} of its words are there in another case, {pairs[0][0]} as {pairs[0][1]}: convert one of the two, as by tr A-Z a-z"
 
 
 def copy_lang(lang: Path, out: Path) -> None:
-    """Copy the files of a lang dir, `phones/` included; not its logs, done-file or G.fst."""
+    """Copy the files of a lang dir including `phones/`, except its logs, done-file and G.fst."""
     for path in sorted(lang.iterdir()):
         if path.is_file() and path.name != "G.fst" and not path.name.startswith("."):
             shutil.copy2(path, out / path.name)
@@ -224,7 +224,7 @@ def copy_lang(lang: Path, out: Path) -> None:
 
 
 def copy_symbols(lang: Path, out: Path) -> None:
-    """Copy what decoding and scoring need of a lang dir: words.txt, phones.txt, phones/."""
+    """Copy the files of a lang dir that decoding and scoring need: words.txt, phones.txt, phones/."""
     for name in ("words.txt", "phones.txt"):
         shutil.copy2(lang / name, out / name)
     shutil.copytree(lang / "phones", out / "phones", dirs_exist_ok=True)

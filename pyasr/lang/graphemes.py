@@ -1,4 +1,4 @@
-"""Letters as phones: the pronunciation dictionary for languages of which none is at hand."""
+"""Letters as phones: a pronunciation dictionary for languages without one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def letters_of(word: str) -> Phones:
 
 
 def letter_lexicon(words: Iterable[str]) -> Lexicon:
-    """Each word with its letters as phones; words without a letter are left out."""
+    """Lexicon of the words with their letters as phones; words without a letter are skipped."""
     lexicon = Lexicon()
     for word in words:
         if letters := letters_of(word):

@@ -3,8 +3,8 @@
 M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion", Speech Communication 50, 2008.
 
 A word and its pronunciation are one sequence of *graphones* q = (a letter, 0 to 2 phones). First p(q) is estimated by expectation-
-maximisation over all segmentations, every word is segmented at its best, and the graphone sequences train a long n-gram model (modified
-Kneser-Ney). The pronunciation of a new word is that of the most probable graphone sequence that spells it, found by a beam search.
+maximisation over all segmentations. Every word is then segmented at its best, and a long n-gram model (modified Kneser-Ney) is trained on
+the graphone sequences. The pronunciation of a new word is that of the most probable graphone sequence with its letters (beam search).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyasr.lang.arpa_kernels import advance
 from pyasr.lang.ngram import BEGIN, END, estimate
 
 _FEW_WORDS = 1000
-MOST_PHONES = 2  # of one graphone. More, or two letters to a graphone, gave more errors on held-out words of the CMU dictionary.
+MOST_PHONES = 2  # per graphone. More phones, or two letters per graphone, gave more errors on held-out words of the CMU dictionary.
 
 
 @dataclass
 class AlignedCorpus:
-    """Words and phones as flat arrays with offsets; 1-based symbols, 0 stands for none."""
+    """Words and phones as flat arrays with offsets; symbols from 1, 0 stands for none."""
 
     letters: np.ndarray
     letter_offsets: np.ndarray
@@ -40,7 +40,7 @@ def _flat(sequences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True, nogil=True)
 def _unit(letter, phones, j, num_phones, base):
-    """The code of the graphone of `letter` and the `num_phones` phones before j."""
+    """Code of the graphone of `letter` and the `num_phones` phones before position j."""
     one = phones[j - num_phones] if num_phones else 0
     two = phones[j - 1] if num_phones == 2 else 0
     return (letter * base + one) * base + two
@@ -48,7 +48,7 @@ def _unit(letter, phones, j, num_phones, base):
 
 @njit(cache=True, nogil=True)
 def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, counts):
-    """One E-step: expected counts of all graphones are added to `counts`; the log likelihood of all words that can be segmented."""
+    """E-step: add the expected counts of all graphones to `counts`. Returns the log likelihood of the words that can be segmented."""
     total = 0.0
     for w in range(len(letter_offsets) - 1):
         x, y = letters[letter_offsets[w] : letter_offsets[w + 1]], phones[phone_offsets[w] : phone_offsets[w + 1]]
@@ -75,7 +75,7 @@ def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, coun
 
 @njit(cache=True, nogil=True)
 def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, units):
-    """Best segmentation of every word into `units` (one per letter); which words have one."""
+    """Write the best segmentation of every word to `units` (one per letter). Returns which words have one."""
     possible = np.zeros(len(letter_offsets) - 1, np.bool_)
     for w in range(len(letter_offsets) - 1):
         x, y = letters[letter_offsets[w] : letter_offsets[w + 1]], phones[phone_offsets[w] : phone_offsets[w + 1]]
@@ -98,7 +98,7 @@ def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, uni
 
 
 def align(corpus: AlignedCorpus, num_letters: int, num_phones: int, num_iters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the graphones of all letters, and which words could be segmented (words with more than two phones a letter cannot)."""
+    """(codes of the graphones of all letters; which words could be segmented: those with at most two phones per letter)."""
     base = num_phones + 1
     arrays = (corpus.letters, corpus.letter_offsets, corpus.phones, corpus.phone_offsets, base)
     prob = np.full((num_letters + 1) * base**2, 1e-2)
@@ -113,7 +113,7 @@ def align(corpus: AlignedCorpus, num_letters: int, num_phones: int, num_iters: i
 
 
 class JointModel:
-    """An n-gram model over graphones; `pronounce(letters)` gives the best pronunciations."""
+    """An n-gram model over graphones; `pronounce(letters)` returns the best pronunciations."""
 
     def __init__(self, letters: str, phones: list[str], units: np.ndarray, scorer: Scorer):
         self.letters, self.phones, self.scorer = letters, phones, scorer
@@ -124,10 +124,10 @@ class JointModel:
 
     @classmethod
     def train(cls, pairs: list[tuple[str, tuple[str, ...]]], order: int = 7, num_iters: int = 8, min_unit_count: int = 2) -> JointModel:
-        """From (word, phones) pairs.
+        """Model of (word, phones) pairs.
 
-        min_unit_count  words whose best segmentation needs a rarer graphone are left out: abbreviations, foreign names (in small
-                        dictionaries every word counts, and none is left out)
+        min_unit_count  words whose best segmentation needs a rarer graphone are skipped: abbreviations, foreign names (in small
+                        dictionaries no word is skipped)
         """
         letters = "".join(sorted({letter for word, _ in pairs for letter in word}))
         phones = sorted({phone for _, variant in pairs for phone in variant})
@@ -144,7 +144,7 @@ class JointModel:
         return cls(letters, phones, inventory, Scorer(arpa))
 
     def _index_units(self) -> None:
-        """Graphones by letter: those of letter x are `unit_offsets[x]` to `unit_offsets[x + 1]` (the inventory is sorted)."""
+        """Group the graphones by letter: those of letter x are `unit_offsets[x]` to `unit_offsets[x + 1]` (the inventory is sorted)."""
         base = len(self.phones) + 1
         self._phone_pairs = np.stack([self._units // base % base, self._units % base], 1)
         self._unit_offsets = np.searchsorted(self._units // base**2, np.arange(len(self.letters) + 2))
@@ -154,9 +154,9 @@ class JointModel:
         return bool(word) and all(letter in self._letter_ids for letter in word)
 
     def pronounce(self, word: str, num_best: int = 1, beam: int = 60) -> list[tuple[tuple[str, ...], float]]:
-        """The best pronunciations with their log10 joint probabilities, best first; empty when the word has a letter never seen.
+        """The best pronunciations with their log10 joint probabilities, best first; empty if the word has an unseen letter.
 
-        beam  hypotheses kept at each letter
+        beam  number of hypotheses kept per letter
         """
         if not self.can_spell(word):
             return []
@@ -184,7 +184,7 @@ class JointModel:
 
 
 def _usable(units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """The segmented words all of whose graphones occur at least `least` times: their graphones and lengths."""
+    """(graphones, lengths) of the segmented words whose graphones all occur at least `least` times."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     _, index, counts = np.unique(units, return_inverse=True, return_counts=True)
     rare = np.bincount(word, counts[index] < least, minlength=len(lengths)) > 0

@@ -18,15 +18,15 @@ _BOUNDARY = re.compile(r"([0-9]{1,9})\s+(nonword|begin|end|internal|singleton)")
 
 
 class LangDir:
-    """A language directory made by us or by Kaldi; every table is read when it is first asked for.
+    """A language directory of pyasr or Kaldi; each table is read at its first use.
 
-    Lists of phones are sorted lists of integers. Raises UserError naming the file that is missing or damaged.
+    Lists of phones are sorted lists of integers. Raises UserError with the name of a missing or damaged file.
     """
 
     def __init__(self, path: Path):
         self.path = Path(path)
         if not (self.path / "phones.txt").exists():
-            raise UserError(f"{self.path}: not a language directory (no phones.txt); make it with utils/prepare_lang.py")
+            raise UserError(f"{self.path}: not a language directory (no phones.txt); create it with utils/prepare_lang.py")
 
     @property
     def topo(self) -> Path:
@@ -60,7 +60,7 @@ class LangDir:
     def nonsilence_phones(self) -> list[int]:
         found = self._phone_list("nonsilence")
         if not found:
-            raise UserError(f"{self.path}/phones/nonsilence.int: there are no phones but silence; run utils/validate_lang.py")
+            raise UserError(f"{self.path}/phones/nonsilence.int: no phones except silence; run utils/validate_lang.py")
         return found
 
     @cached_property
@@ -74,39 +74,39 @@ class LangDir:
 
     @cached_property
     def disambig_phones(self) -> list[int]:
-        """The ids of #0, #1, ..."""
+        """Ids of #0, #1, ..."""
         return self._phone_list("disambig")
 
     @cached_property
     def backoff_phone(self) -> int:
-        """#0 among the phones."""
+        """Id of #0 among the phones."""
         return self._id(self.phones, "#0", "phones.txt")
 
     @cached_property
     def backoff_word(self) -> int:
-        """#0 among the words."""
+        """Id of #0 among the words."""
         return self._id(self.words, "#0", "words.txt")
 
     @cached_property
     def optional_silence(self) -> int:
-        """The silence phone that may stand between words."""
+        """Id of the optional silence phone between words."""
         return self._single("phones/optional_silence.int")
 
     @cached_property
     def oov_word(self) -> str:
         words = "".join(read_lines(self.path / "oov.txt")).split()
         if len(words) != 1:
-            raise UserError(f"{self.path}/oov.txt: expected the one word that stands for unknown ones, found {len(words)}; correct it")
+            raise UserError(f"{self.path}/oov.txt: expected one word, that of out-of-vocabulary words, found {len(words)}; correct it")
         return words[0]
 
     @cached_property
     def oov(self) -> int:
-        """The id of the word that stands for all words outside the vocabulary."""
+        """Id of the word that replaces out-of-vocabulary words."""
         return self._id(self.words, self.oov_word, "words.txt")
 
     @cached_property
     def sets(self) -> list[list[int]]:
-        """Variants of one phone (positions, stress) that questions are built from together."""
+        """Variants of a phone (positions, stress), whose statistics are pooled for the questions."""
         return self._int_lines("phones/sets.int")
 
     @cached_property
@@ -126,7 +126,7 @@ class LangDir:
 
     @cached_property
     def word_boundary(self) -> dict[int, str]:
-        """Phone -> nonword, begin, end, internal or singleton; empty where phones do not depend on their position."""
+        """Phone -> nonword, begin, end, internal or singleton; empty if phones do not depend on position."""
         path, found = self.path / "phones/word_boundary.int", {}
         for number, line in enumerate(read_lines(path) if path.exists() else [], 1):
             match = _BOUNDARY.fullmatch(line.strip())
@@ -137,17 +137,17 @@ class LangDir:
 
     @cached_property
     def align_lexicon(self) -> list[tuple[int, tuple[int, ...]]]:
-        """(word, phones) of all pronunciations, in numbers; word 0 with the silences that may stand between words."""
+        """(word, phones) of all pronunciations, as ids; word 0 with the optional silences between words."""
         rows = self._int_lines("phones/align_lexicon.int")
         short = [number for number, row in enumerate(rows, 1) if len(row) < 3]
         if short:
             raise UserError(f"{self.path}/phones/align_lexicon.int:{short[0]}: expected 'WORD WORD PHONES' in numbers; "
-                            "make the directory with utils/prepare_lang.py")
+                            "create the directory with utils/prepare_lang.py")
         return [(word, tuple(phones)) for _, word, *phones in rows]
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """Words, their pronunciations in position-dependent phones, probabilities (1 where Kaldi made the directory: it keeps none)."""
+        """Words, their pronunciations in position-dependent phones, probabilities (1 in directories of Kaldi, which do not store them)."""
         path = self.path / "lexiconp.txt"
         if path.exists():
             return read_lexicon(path)
@@ -162,13 +162,13 @@ class LangDir:
 
     @property
     def pronunciation_files(self) -> list[Path]:
-        """What tells words and silences apart in phones, for the fingerprints of a stage output."""
+        """Files that define the pronunciations and silences, for the fingerprints of a stage output."""
         lexicon = "lexiconp.txt" if (self.path / "lexiconp.txt").exists() else "phones/align_lexicon.txt"
         return [self.path / name for name in ("phones.txt", "words.txt", "oov.txt", "phones/optional_silence.int", lexicon)]
 
     @cached_property
     def pronunciation_ids(self) -> dict[tuple[int, ...], list[int]]:
-        """Phone ids of a pronunciation -> the words that have it, as ids."""
+        """Phone ids of a pronunciation -> ids of the words that have it."""
         found: dict[tuple[int, ...], list[int]] = {}
         for word, _, phones in self.lexicon.rows():
             ids = tuple(self._id(self.phones, phone, "phones.txt") for phone in phones)
@@ -176,7 +176,7 @@ class LangDir:
         return found
 
     def base_phone(self, phone: int) -> str:
-        """The phone without its position in the word: AA_B -> AA."""
+        """Name of the phone without its position in the word: AA_B -> AA."""
         name = self.phones.symbol(phone)
         return name[:-2] if name.endswith(POSITIONS) else name
 

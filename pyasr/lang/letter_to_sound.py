@@ -1,8 +1,8 @@
-"""Pronunciations for words that a dictionary lacks: a few rules for what letters do not tell, else a joint-sequence model.
+"""Pronunciations for words that a dictionary lacks: rules for cases that letters do not determine, else a joint-sequence model.
 
 The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes, accents that
 the dictionary does not have (`café`), interjections, stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short).
-There are none for endings, compounds and British spellings: on held-out words of the CMU dictionary the model is better at them
+Endings, compounds and British spellings have no rules, because the model is better at them on held-out words of the CMU dictionary
 (docs/lang.md).
 """
 
@@ -21,7 +21,7 @@ _SIBILANTS, _VOICELESS = {"S", "Z", "SH", "ZH", "CH", "JH"}, {"P", "T", "K", "F"
 
 _CONTRACTIONS = {"'ll": "AH L", "'ve": "AH V", "'re": "ER", "'d": "D", "'m": "M", "n't": "AH N T", "'em": "AH M"}
 
-# Sounds that are spelt by convention; the letters may be stretched.
+# Interjections with their conventional spellings; the letters may be stretched.
 _INTERJECTIONS = """
 a+h+ AA/a+r+g+h* AA R G/a+w+ AO/a+hem AH HH EH M/b+r+ B ER/e+k+ IY K/e+r+ ER/e+r+m+ ER M/e*u+g*r+g*h+ ER G/e+w+ IY UW/g+r+ G ER
 h+m+ HH AH M/h+u+h+ HH AH/m+ M/m+h+m+ M HH M/n+y+a+h* N Y AA/o+h+ OW/o+o+h* UW/o+o+f+ UW F/o+w+ AW/p+f+t* P F/p+h+e+w+ F Y UW/p+s+t+ P S T
@@ -45,29 +45,29 @@ _CONSONANTS = {letter: tuple(sound.split()) for letter, sound in zip("bcdfghjklm
 
 @dataclass(frozen=True)
 class Guess:
-    """A pronunciation and how it was come by: 'possessive', 'interjection', 'model', ..."""
+    """A pronunciation and its method: 'possessive', 'interjection', 'model', ..."""
 
     phones: Phones
     method: str
 
 
 def usual_spelling(word: str) -> str:
-    """In lower case, accents composed with their letters, with the typewriter's apostrophe (don’t as don't)."""
+    """The word in lower case, with composed accents and the ASCII apostrophe (don’t as don't)."""
     return unicodedata.normalize("NFC", word.lower()).replace("\u2019", "'")
 
 
 def _is_spoken(character: str) -> bool:
-    """Whether it is a letter of any alphabet, or a sign upon one (accents, vowels of Indian scripts)."""
+    """Whether the character is a letter of any alphabet, or a combining mark (accents, vowels of Indian scripts)."""
     return unicodedata.category(character)[0] in "LM"
 
 
 def _is_trainable(word: str) -> bool:
-    """Whether it consists of letters, with single hyphens and apostrophes between them."""
+    """Whether the word consists of letters, with single hyphens and apostrophes between them."""
     return all(part.isalpha() or (part and all(map(_is_spoken, part))) for part in re.split("['-]", word))
 
 
 def plural_ending(phones: Phones) -> Phones:
-    """How -s or -'s sounds after `phones`."""
+    """Phones of -s or -'s after `phones`."""
     last = phones[-1].rstrip("012")
     if last in _SIBILANTS:
         return ("AH", "Z")
@@ -75,7 +75,7 @@ def plural_ending(phones: Phones) -> Phones:
 
 
 class LetterToSound:
-    """Guesses pronunciations of words missing from `lexicon` (words in lower case); its phones have stress if those of the lexicon have."""
+    """Guesses pronunciations of words missing from `lexicon` (words in lower case); its phones have stress if those of the lexicon do."""
 
     def __init__(self, lexicon: Lexicon, model: JointModel, counts: Counter | None = None):
         self.lexicon, self.model, self.counts = lexicon, model, counts or Counter()
@@ -86,15 +86,15 @@ class LetterToSound:
     def train(cls, lexicon: Lexicon, counts: Counter | None = None, order: int = 7) -> LetterToSound:
         """Train the model on all ordinary words of `lexicon`; `counts` of words in a text decide between equally good readings.
 
-        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards. The rules are for English in ARPAbet:
-        where they give phones that the lexicon does not have, the model is asked. Raises UserError when no word can be aligned.
+        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards. The rules are for English in ARPAbet;
+        if they give phones that the lexicon does not have, the model is used. Raises UserError if no word can be aligned.
         """
         lexicon = _in_lower_case(lexicon)
         pairs = [(word, phones) for word in lexicon.entries if _is_trainable(word) for phones in lexicon.entries[word]]
         return cls(lexicon, JointModel.train(pairs, order), counts)
 
     def pronounce(self, word: str) -> Guess | None:
-        """The pronunciation of `word` (any case), or None where no letter of it can be spoken."""
+        """Pronunciation of `word` (any case), or None if none of its letters can be spoken."""
         word = usual_spelling(word)
         for method, rule in self._rules():
             phones = rule(word)
@@ -103,7 +103,7 @@ class LetterToSound:
         return self._by_model(word)
 
     def _stressed(self, phones: Phones, digit: str = "1") -> Phones:
-        """Phones of the tables above, as the lexicon writes them."""
+        """Phones of the tables above, with stress if the lexicon has it."""
         return tuple(phone + digit if self._stress and phone[0] in "AEIOU" else phone for phone in phones)
 
     def _rules(self):
@@ -146,14 +146,14 @@ class LetterToSound:
         return None
 
     def _dropped_g(self, word: str) -> Phones | None:
-        """stickin' as sticking with N instead of NG."""
+        """stickin' as sticking, with N instead of NG."""
         if not word.endswith("in'") or len(word) < 5:
             return None
         full = self._known_or_guessed(word[:-1] + "g")
         return (*full[:-1], "N") if full and full[-1] == "NG" else full
 
     def _parts(self, word: str) -> Phones | None:
-        """Runs of letters and inner apostrophes, spoken one by one."""
+        """Parts between hyphens and apostrophes, pronounced one by one."""
         runs = ("".join(run) for inside, run in itertools.groupby(word, lambda c: c == "'" or _is_spoken(c)) if inside)
         parts = [part for part in runs if any(map(str.isalpha, part))]
         if len(parts) == 1 and parts[0] == word:
@@ -163,19 +163,19 @@ class LetterToSound:
         return tuple(itertools.chain(*sounds)) if sounds and all(sounds) else None
 
     def _without_accents(self, word: str) -> Phones | None:
-        """Letters that the dictionary does not have as those that it has of what they are composed of: café as cafe."""
+        """Letters that are not in the dictionary, replaced by those that they are composed of: café as cafe."""
         spelt = [self._known_letters(character) for character in word]
         return self._known_or_guessed("".join(spelt)) if all(spelt) and "".join(spelt) != word else None
 
     def _known_letters(self, character: str) -> str:
-        """Itself, or the dictionary's letters of which it is composed; none of them where it has none."""
+        """The character, or the dictionary's letters of which it is composed; empty if there are none."""
         letters = self.model.letters
         if character in letters or not _is_spoken(character):
             return character
         return "".join(filter(letters.__contains__, unicodedata.normalize("NFKD", character.casefold())))
 
     def _stretched(self, word: str) -> Phones | None:
-        """beeeeautiful: every run of three and more letters shortened to one or two; the reading most frequent in the text wins."""
+        """beeeeautiful: every run of three or more letters shortened to one or two; the most frequent reading in the text is used."""
         if not re.search(r"(.)\1\1", word):
             return None
         pieces = [piece.group() for piece in re.finditer(r"(.)\1*", word)]
@@ -190,7 +190,7 @@ class LetterToSound:
         return next((self._stressed(phones) for pattern, phones in _INTERJECTION if pattern.match(word)), None)
 
     def _without_vowels(self, word: str) -> Phones | None:
-        """Short ones are spelt (fx); the others, and those with r, are mumbled: each consonant once, r as ER (grrblt)."""
+        """Short words are spelt (fx). Others, and those with r, are mumbled: each consonant once, r as ER (grrblt)."""
         letters = "".join(filter(_is_spoken, word))
         if not letters or not _CONSONANTS.keys() >= set(letters):
             return None
@@ -206,7 +206,7 @@ class LetterToSound:
 
 
 def _in_lower_case(lexicon: Lexicon) -> Lexicon:
-    """The same where all words are in lower case; else a copy in which entries that differ in case only are one."""
+    """The lexicon if all words are in lower case; else a copy that merges entries that differ only in case."""
     if all(word == word.lower() for word in lexicon.entries):
         return lexicon
     lower = Lexicon()

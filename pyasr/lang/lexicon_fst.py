@@ -21,7 +21,7 @@ _START, _LOOP, _SILENCE, _AFTER_SILENCE = 0, 1, 2, 3
 
 @dataclass
 class Pronunciations:
-    """Parallel lists: word ids, costs, and phone ids (disambiguation symbols included) of every pronunciation."""
+    """Parallel lists: word ids, costs, and phone ids (including disambiguation symbols) of every pronunciation."""
 
     words: list[int]
     costs: list[float]
@@ -30,7 +30,7 @@ class Pronunciations:
 
 @dataclass
 class OptionalSilence:
-    """probability of silence, its phone id, and the disambiguation symbol that follows it (0: none)."""
+    """Probability of silence, its phone id, and the disambiguation symbol that follows it (0: none)."""
 
     probability: float
     phone: int
@@ -38,9 +38,9 @@ class OptionalSilence:
 
 
 def add_disambig(pronunciations: list[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], int]:
-    """Append #1, #2, ... to pronunciations of more than one entry (homophones) and to those that begin another one.
+    """Append #1, #2, ... to pronunciations of several entries (homophones) and to those that are a prefix of another one.
 
-    Equal pronunciations get consecutive numbers in order of appearance. Returns the new ones and the greatest number used.
+    Equal pronunciations get consecutive numbers in order of appearance. Returns the new pronunciations and the largest number.
     """
     count = Counter(pronunciations)
     prefixes = {phones[:n] for phones in count for n in range(1, len(phones))}
@@ -57,7 +57,7 @@ def add_disambig(pronunciations: list[tuple[str, ...]]) -> tuple[list[tuple[str,
 def lexicon_fst(lexicon: Pronunciations, silence: OptionalSilence, self_loop: tuple[int, int] | None = None) -> Fst:
     """The transducer, arcs sorted by output label.
 
-    self_loop  (phone, word) labels of #0, which lets the grammar's back-off symbol through; only in L_disambig
+    self_loop  (phone, word) labels of #0, for the grammar's back-off symbol; only in L_disambig
     """
     optional = silence.probability > 0.0
     chains = _chain_arcs(lexicon, first_free=_AFTER_SILENCE + 1)
@@ -77,7 +77,7 @@ def _rows(source, target, ilabel, olabel, weight) -> np.ndarray:
 
 
 def _chain_arcs(lexicon: Pronunciations, first_free: int) -> dict:
-    """Arcs of all pronunciations: `inner`, and `last`, which lead back to the loop state at no cost for silence."""
+    """Arcs of all pronunciations: `inner`, and `last`, which lead back to the loop state without the cost of silence."""
     lengths = np.array([len(phones) for phones in lexicon.phones], np.int64)
     flat = np.array([phone for phones in lexicon.phones for phone in phones], np.int64)
     begins = np.cumsum(lengths) - lengths
@@ -93,7 +93,7 @@ def _chain_arcs(lexicon: Pronunciations, first_free: int) -> dict:
 
 
 def _to_ends(chains: dict, silence: OptionalSilence) -> list[np.ndarray]:
-    """Chains whose last phone leads to the loop state and to the silence state."""
+    """Arcs of the last phones, to the loop state and to the silence state."""
     to_loop, to_silence = chains["last"].copy(), chains["last"].copy()
     to_loop[:, 4] += -math.log(1.0 - silence.probability)
     to_silence[:, 1] = _SILENCE
@@ -102,7 +102,7 @@ def _to_ends(chains: dict, silence: OptionalSilence) -> list[np.ndarray]:
 
 
 def _silence_arcs(silence: OptionalSilence) -> list[np.ndarray]:
-    """Silence at the very beginning, and the silence phone itself, followed by its disambiguation symbol if there is one."""
+    """Silence at the beginning, and the silence phone, followed by its disambiguation symbol if there is one."""
     arcs = [_rows(_START, _LOOP, 0, 0, -math.log(1.0 - silence.probability)), _rows(_START, _SILENCE, 0, 0, -math.log(silence.probability))]
     if not silence.disambig:
         return [*arcs, _rows(_SILENCE, _LOOP, silence.phone, 0, 0.0)]
@@ -110,7 +110,7 @@ def _silence_arcs(silence: OptionalSilence) -> list[np.ndarray]:
 
 
 def _connected(table: np.ndarray, num_states: int, optional: bool) -> Fst:
-    """The transducer without the states that nothing enters or leaves."""
+    """The transducer without unreachable states and dead ends."""
     used = np.zeros(num_states, bool)
     used[table[:, :2].astype(np.int64).ravel()] = True
     number = np.cumsum(used) - 1

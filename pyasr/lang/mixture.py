@@ -1,6 +1,7 @@
 r"""Mixtures of language models, p(w | h) = sum_i lambda_i p_i(w | h), with the weights that make a held-out text most probable.
 
-For two models, the second of weight v, with r = p_2 / p_1 of the text's words, the derivative of the text's log-probability by v,
+For two models, the second with weight v, and r = p_2 / p_1 of the words of the text, the derivative of the log-probability of the text
+with respect to v,
 
     sum of (r - 1) / (1 + v (r - 1)),                                                                               (1)
 
@@ -16,18 +17,18 @@ from collections.abc import Iterator
 import numpy as np
 
 _STEPS = 30
-_MOST = 50.0  # the greatest ln r that is told from greater ones
+_MOST = 50.0  # limit of |ln r|
 _MOST_ITERATIONS = 1000
 
 
 def mix(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
-    """ln of the mixture, from ln p_1 and ln p_2 of the same words; `weight` is the second's."""
+    """ln of the mixture, from ln p_1 and ln p_2 of the same words; `weight` is that of the second model."""
     with np.errstate(divide="ignore"):
         return np.logaddexp(first + np.log1p(-weight), second + np.log(weight))
 
 
 def best_weight(first: np.ndarray, second: np.ndarray) -> float:
-    """v from ln p_1 and ln p_2 of a text's words, to four decimals; 0 or 1 where one of the models is not wanted."""
+    """v from ln p_1 and ln p_2 of the words of a text, to four decimals; 0 or 1 if one of the models does not help."""
     excess = np.expm1(np.clip(second - first, -_MOST, _MOST))
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
@@ -40,10 +41,10 @@ def best_weight(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def em_weights(scores: np.ndarray, tolerance: float) -> Iterator[tuple[np.ndarray, float]]:
-    """The weights of each iteration of (2) with the mean ln p of the words under them; equal weights first, the result last.
+    """Yields the weights of each iteration of (2) and the mean ln p of the words under them, from equal weights to the result.
 
     scores     ln p_i of the words, float64 (num_models, num_words); -inf for 0, but not under all models
-    tolerance  the iterations end when no weight changes by more
+    tolerance  iterations end when no weight changes by more
     """
     greatest = scores.max(0)
     relative = np.exp(scores - greatest)

@@ -2,15 +2,15 @@
 
 S. F. Chen and J. Goodman, "An empirical study of smoothing techniques for language modeling", Harvard University TR-10-98, 1998.
 
-With a(h w) the *adjusted count* of the n-gram h w - its count at the highest order and where h begins with <s>, elsewhere the number of
-different words found before it - and A(h) = sum_w a(h w):
+With a(h w) the *adjusted count* of the n-gram h w (its count at the highest order and if h begins with <s>, otherwise the number of
+different words that precede it) and A(h) = sum_w a(h w):
 
     p(w | h)  =  max(a(h w) - D(a(h w)), 0) / A(h)  +  gamma(h) p(w | h')          h' = h without its first word
     gamma(h)  =  sum_w min(D(a(h w)), a(h w)) / A(h)
     D(a)      =  D1, D2, D3 for a = 1, 2 and 3 or more;  Y = n1 / (n1 + 2 n2),  Dk = k - (k + 1) Y n(k+1) / n(k)
 
-where n(k) is how many n-grams of the order have adjusted count k. The empty history backs off to the uniform distribution over the
-vocabulary (with </s> and the unknown word, without <s>), so every word of the vocabulary gets a probability and they sum to one.
+where n(k) is the number of n-grams of the order with adjusted count k. The empty history backs off to the uniform distribution over the
+vocabulary (with </s> and the unknown word, without <s>), so every word of the vocabulary gets a probability, and they sum to one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _FALLBACK = (0.5, 1.0, 1.5)
 
 @dataclass
 class _Order:
-    """The different n-grams of one order, sorted by history, then word.
+    """The distinct n-grams of one order, sorted by history, then word.
 
     prefixes, suffixes  indices into the next lower order: the n-gram without its last and without its first word
     words               last words
-    counts              how often each occurs; `adjusted` is what the smoothing works on
+    counts              number of occurrences; `adjusted` is the input of the smoothing
     begins              whether the first word is <s>
     """
 
@@ -52,10 +52,10 @@ def estimate(
     """The interpolated modified Kneser-Ney model of `sentences`.
 
     sentences   arrays of indices into `words`, without sentence ends; or (all of them concatenated, their lengths)
-    words       the vocabulary; <s> and </s> are added where they are missing
-    min_counts  the least count an n-gram of order 2, 3, ... needs to be kept (default 1); must not fall with the order
+    words       the vocabulary; <s> and </s> are added if they are missing
+    min_counts  minimum counts of n-grams of order 2, 3, ... (default 1); must not fall with the order
 
-    Raises UserError for text without words and for impossible options.
+    Raises UserError for text without words and for invalid options.
     """
     flat, lengths = sentences if isinstance(sentences, tuple) else _concatenated(sentences)
     if not len(flat):
@@ -73,15 +73,15 @@ def _concatenated(sentences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _least_counts(order: int, min_counts: tuple[int, ...]) -> list[int]:
-    """Least counts of the orders 1, 2, ..."""
+    """Minimum counts of the orders 1, 2, ..."""
     least = [1, *min_counts, *[max(min_counts, default=1)] * order][:order]
     if order < 1 or any(low > high for low, high in zip(least, least[1:])):
-        raise UserError(f"least counts {least} of the n-gram orders: they must not fall with the order; give for example --min-counts 1,2")
+        raise UserError(f"minimum counts {least} of the n-gram orders must not fall with the order; give for example --min-counts 1,2")
     return least
 
 
 def _with_ends(flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of all sentences with <s> and </s>, and how far each token is from its <s>; int32."""
+    """Tokens of all sentences with <s> and </s>, and the distance of each token from its <s>; int32."""
     firsts = np.cumsum(lengths + 2) - (lengths + 2)
     tokens = np.full(len(flat) + 2 * len(lengths), end, np.int32)
     positions = np.arange(len(tokens), dtype=np.int32)
@@ -94,13 +94,13 @@ def _with_ends(flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> t
 
 
 def count(tokens: np.ndarray, positions: np.ndarray, order: int, begin: int, num_words: int) -> list[_Order]:
-    """Counts and adjusted counts of all orders; entry 0 has one row for every word of the vocabulary."""
+    """Counts and adjusted counts of all orders; entry 0 has one row per word of the vocabulary."""
     counts = np.bincount(tokens, minlength=num_words)
     all_words = np.arange(num_words)
     none = np.zeros(num_words, np.int64)
     orders = [_Order(none, all_words, none, counts, all_words == begin, counts)]
     gram = tokens
-    for n in range(2, min(order, int(positions.max()) + 1) + 1):  # no sentence is long enough for more
+    for n in range(2, min(order, int(positions.max()) + 1) + 1):  # higher orders are longer than any sentence
         gram = _next_order(orders, gram, tokens, positions, n, num_words)
     for lower, higher in zip(orders, orders[1:]):
         distinct = np.bincount(higher.suffixes, minlength=len(lower.words))
@@ -110,11 +110,11 @@ def count(tokens: np.ndarray, positions: np.ndarray, order: int, begin: int, num
 
 
 def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, positions: np.ndarray, n: int, num_words: int) -> np.ndarray:
-    """Append order n, given the index of the (n-1)-gram that ends at each token; the indices of the n-grams, -1 before they begin."""
+    """Append order n, given the index of the (n-1)-gram that ends at each token. Returns the indices of the n-grams, -1 if none."""
     where = np.flatnonzero(positions >= n - 1).astype(np.int32)
     keys = gram[where - 1] * np.int64(num_words)
     keys += tokens[where]
-    order = np.argsort(keys)  # not stable, which is faster: any occurrence can stand for its n-gram
+    order = np.argsort(keys)  # unstable sorting is faster: any occurrence can represent its n-gram
     keys = keys[order]
     first = np.ones(len(keys), bool)
     first[1:] = keys[1:] != keys[:-1]
@@ -133,8 +133,8 @@ def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, posi
 def discounts(adjusted: np.ndarray, n: int = 0) -> np.ndarray:
     """(D1, D2, D3+) from the counts of counts of order `n`.
 
-    Where those are too few for the estimate - a tiny text, or one whose counts were cut - the discount n1 / (n1 + 2 n2) of plain Kneser-Ney
-    stands for all three, and where that is impossible too, 0.5, 1 and 1.5.
+    If those are too few for the estimate (a tiny text, or one with a minimum count), all three are the discount n1 / (n1 + 2 n2) of plain
+    Kneser-Ney; if that is not possible either, they are 0.5, 1 and 1.5.
     """
     n1, n2, n3, n4 = (int((adjusted == k).sum()) for k in (1, 2, 3, 4))
     if min(n1, n2, n3) > 0:
@@ -169,7 +169,7 @@ def _smooth(orders: list[_Order], words: list[str], least: list[int]) -> Arpa:
 
 
 def _interpolate(grams: _Order, kept: np.ndarray, num_histories: int, lower: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """p(w | h) of every n-gram, and gamma(h) of every history (1 where nothing follows it). Dropped n-grams give all they have to gamma."""
+    """p(w | h) of every n-gram, and gamma(h) of every history (1 if it has no n-gram). Dropped n-grams add all their mass to gamma."""
     discount = np.concatenate(([0.0], discounts(grams.adjusted, n)))[np.minimum(grams.adjusted, 3)]
     taken = np.where(kept, np.minimum(discount, grams.adjusted), grams.adjusted)
     totals = np.bincount(grams.prefixes, grams.adjusted, num_histories)

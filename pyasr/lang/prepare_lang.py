@@ -1,4 +1,4 @@
-"""Making Kaldi's language directory (`data/lang`) from a dictionary directory; the layout is that of Kaldi's prepare_lang.sh."""
+"""Kaldi's language directory (`data/lang`) from a dictionary directory, in the layout of Kaldi's prepare_lang.sh."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BOUNDARY = {"": "nonword", "_B": "begin", "_E": "end", "_I": "internal", "_S": 
 
 @dataclass(frozen=True)
 class LangOptions:
-    """How a language directory is made."""
+    """Options of a language directory."""
 
-    position_dependent_phones: bool = option(True, "phones know whether they begin, end or stand inside a word")
-    share_silence_phones: bool = option(False, "all silence phones share their pdfs, one per state, which the tree does not split")
-    sil_prob: float = option(0.5, "probability of silence between words, 0 for none; unused if there is a silprob.txt",
+    position_dependent_phones: bool = option(True, "phones depend on their position: at the beginning, at the end or inside a word")
+    share_silence_phones: bool = option(False, "share the pdfs of all silence phones, one per state, which the tree does not split")
+    sil_prob: float = option(0.5, "probability of silence between words; 0: no silence; unused if silprob.txt exists",
                              minimum=0.0, maximum=0.999)
-    num_sil_states: int = option(5, "emitting states of silence phones", minimum=1)
-    num_nonsil_states: int = option(3, "emitting states of the other phones", minimum=1)
+    num_sil_states: int = option(5, "number of emitting states of silence phones", minimum=1)
+    num_nonsil_states: int = option(3, "number of emitting states of the other phones", minimum=1)
 
 
 def positioned(phones: Phones) -> Phones:
@@ -41,7 +41,7 @@ def positioned(phones: Phones) -> Phones:
 
 
 def silence_topology(num_states: int) -> list[list[tuple[int, float]]]:
-    """Per emitting state its (next state, probability): first and last as they are, any to any between them (for 4 states and more)."""
+    """(next state, probability) of each emitting state: the first and last are left to right, those between ergodic (from 4 states on)."""
     if num_states < 4:
         return bakis_topology(num_states)
     p = 1.0 / (num_states - 1)
@@ -51,7 +51,7 @@ def silence_topology(num_states: int) -> list[list[tuple[int, float]]]:
 
 
 def bakis_topology(num_states: int) -> list[list[tuple[int, float]]]:
-    """Left to right: stay with 0.75, go on with 0.25."""
+    """Left to right: self-loop with 0.75, forward with 0.25."""
     return [[(state, 0.75), (state + 1, 0.25)] for state in range(num_states)]
 
 
@@ -68,7 +68,7 @@ def topology_text(entries: list[tuple[list[int], list[list[tuple[int, float]]]]]
 
 
 class _Builder:
-    """The tables of one language directory on their way to files."""
+    """Tables of a language directory before they are written."""
 
     def __init__(self, content: DictDir, oov_word: str, options: LangOptions):
         if oov_word not in content.lexicon:
@@ -82,7 +82,7 @@ class _Builder:
         self.rows = self.lexicon.rows()
         self.silence_probs = self._positioned_silence_probs()
         self.marked, num_disambig = add_disambig([phones for _, _, phones in self.rows])
-        self.disambig = [f"#{n}" for n in range(num_disambig + 2)]  # #0, those of the lexicon, and one that follows silence
+        self.disambig = [f"#{n}" for n in range(num_disambig + 2)]  # #0, those of the lexicon, and the one after silence
         self.phones = SymbolTable.of([EPSILON, *_flat(self.silence), *_flat(self.nonsilence), *self.disambig])
         self.words = SymbolTable.of([EPSILON, *sorted(self.lexicon.entries, key=str.encode), "#0", "<s>", "</s>"])
 
@@ -95,7 +95,7 @@ class _Builder:
         return lexicon
 
     def _positioned_silence_probs(self) -> SilenceProbs | None:
-        """The silence around the words of `rows`, which have positions."""
+        """Silence around the words of `rows`, which have position-dependent phones."""
         probs = self.content.silence_probs
         if probs is None or not self.options.position_dependent_phones:
             return probs
@@ -140,12 +140,12 @@ class _Builder:
         return silence + self.nonsilence
 
     def _heads(self) -> list[str]:
-        """For each of the sets whether the states share the root, and whether it is split."""
+        """Prefix of each set: whether the states share the root, and whether it is split."""
         first = "not-shared not-split " if self.options.share_silence_phones else "shared split "
         return [first] + ["shared split "] * (len(self._sets()) - 1)
 
     def _extra_questions(self) -> PhoneGroups:
-        """The user's questions over all variants; and questions about the position alone."""
+        """The user's questions over all variants, and questions about the position only."""
         silence = {phone for group in self.content.silence for phone in group}
         questions = [
             tuple(variant for phone in group for variant in self._variants((phone,), _SILENCE_SUFFIXES if phone in silence else POSITIONS))
@@ -168,7 +168,7 @@ class _Builder:
         write_lines(out / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in self.rows))
 
     def write_align_lexicon(self, out: Path) -> None:
-        """`phones/align_lexicon.{txt,int}`; the optional silence stands for no word."""
+        """`phones/align_lexicon.{txt,int}`; the optional silence belongs to no word."""
         spoken = ((word, phones) for word, _, phones in self.rows)
         write_align_lexicon([(EPSILON, (self.content.optional_silence,)), *spoken], self.words, self.phones, out)
 
@@ -180,7 +180,7 @@ class _Builder:
         write_fst(out / "L_disambig.fst", self._transducer(self.marked, after_silence, loop))
 
     def _transducer(self, phones: list[Phones], disambig: int, self_loop: tuple[int, int] | None) -> Fst:
-        """The lexicon with the phones `phones` for its rows, by single words' probabilities of silence where the dictionary has them."""
+        """The lexicon with `phones` as pronunciations of its rows; silence is word-dependent if the dictionary has its probabilities."""
         lexicon, silence = self._pronunciations(phones), self.phones[self.content.optional_silence]
         if self.silence_probs is None:
             return lexicon_fst(lexicon, OptionalSilence(self.options.sil_prob, silence, disambig), self_loop)
@@ -207,7 +207,7 @@ def _flat(groups: PhoneGroups) -> list[str]:
 
 
 def write_lang(content: DictDir, oov_word: str, options: LangOptions, out: Path) -> None:
-    """Fill the directory `out` (which exists). Raises UserError when `oov_word` is not in the lexicon."""
+    """Fill the existing directory `out`. Raises UserError if `oov_word` is not in the lexicon."""
     builder = _Builder(content, oov_word, options)
     builder.write_lists(out)
     builder.write_symbols(out)

@@ -1,9 +1,9 @@
 """Counts of pronunciations and of the silences around them, in the files of Kaldi's get_prons.sh.
 
     pron_counts.txt               `COUNT WORD PHONES...`, phones as in the language directory, `<eps>` for the silences between words
-    pron_counts_nowb.txt          the same without the phones' positions in words, as dictionaries have them
+    pron_counts_nowb.txt          the same without the positions of phones in words, as in dictionaries
     sil_counts_nowb.txt           `SILENCE_BEFORE NONE_BEFORE SILENCE_AFTER NONE_AFTER WORD PHONES...`, with <s> and </s> as words
-    pron_bigram_counts_nowb.txt   `COUNT<tab>WORD PHONES...<tab>WORD PHONES...`: neighbours, silence between them or not
+    pron_bigram_counts_nowb.txt   `COUNT<tab>WORD PHONES...<tab>WORD PHONES...`: adjacent words, with or without silence between them
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Token = tuple[str, ...]  # a word and its phones
 
 @dataclass
 class SilenceCounts:
-    """How often silence stood, or did not, before and after a pronunciation: C(s w), C(n w), C(w s), C(w n)."""
+    """Counts with and without silence before and after a pronunciation: C(s w), C(n w), C(w s), C(w n)."""
 
     before: int = 0
     none_before: int = 0
@@ -36,9 +36,9 @@ class SilenceCounts:
 class PronCounts:
     """Counts over utterances.
 
-    prons      (word, phones...) with positions -> count, silences included
+    prons      (word, phones...) with positions -> count, including silences
     silences   (word, phones...) without positions -> SilenceCounts
-    bigrams    pairs of those -> count, silence between them or not
+    bigrams    pairs of those -> count, with or without silence between them
     """
 
     prons: Counter = field(default_factory=Counter)
@@ -46,7 +46,7 @@ class PronCounts:
     bigrams: Counter = field(default_factory=Counter)
 
     def add(self, utterance: list[Token]) -> None:
-        """An utterance's words and silences (`<eps>`) in order."""
+        """Add the words and silences (`<eps>`) of an utterance, in order."""
         self.prons.update(utterance)
         last, silent = BEGIN, False
         for token in [*map(without_positions, utterance), END]:
@@ -67,7 +67,7 @@ class PronCounts:
             two.none_before += 1
 
     def write(self, out: Path) -> None:
-        """The four files, in `out`."""
+        """Write the four files to `out`."""
         plain: Counter = Counter()
         for token, count in self.prons.items():
             plain[without_positions(token)] += count
@@ -81,21 +81,21 @@ class PronCounts:
 
 
 def without_positions(token: Token) -> Token:
-    """The phones of a word without _B, _E, _I, _S."""
+    """The word with its phones without _B, _E, _I, _S."""
     return (token[0], *(phone[:-2] if phone.endswith(POSITIONS) else phone for phone in token[1:]))
 
 
 def read_pron_counts(directory: Path) -> PronCounts:
-    """What `PronCounts.write`, or Kaldi's get_prons.sh, has left in a directory; `prons` come without positions.
+    """Counts in a directory of `PronCounts.write` or of Kaldi's get_prons.sh; `prons` are without positions.
 
-    Raises UserError with file and line for anything else.
+    Raises UserError with file and line for malformed lines.
     """
     counts = PronCounts()
     for _, (count,), token in _rows(directory / PRON_COUNTS, 1):
         counts.prons[token] += count
     for where, numbers, token in _rows(directory / SILENCE_COUNTS, 4):
         if token in counts.silences:
-            raise UserError(f"{where}: '{' '.join(token)}' stands here a second time; count anew with steps/get_prons.py")
+            raise UserError(f"{where}: '{' '.join(token)}' occurs twice; count again with steps/get_prons.py")
         counts.silences[token] = SilenceCounts(*numbers)
     for number, line in enumerate(read_lines(directory / BIGRAM_COUNTS), 1):
         fields = line.split("\t")
@@ -106,7 +106,7 @@ def read_pron_counts(directory: Path) -> PronCounts:
 
 
 def _rows(path: Path, num_numbers: int):
-    """(file and line, its counts, the word and its phones) of each line."""
+    """(file and line, counts, word with its phones) of each line."""
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split()
         if len(fields) <= num_numbers or not all(field.isdigit() for field in fields[:num_numbers]):

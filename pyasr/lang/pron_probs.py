@@ -1,15 +1,15 @@
 r"""Probabilities of pronunciations, and of silence between them, from counts.
 
 G. Chen, H. Xu, M. Wu, D. Povey and S. Khudanpur, "Pronunciation and silence probability modeling for ASR", Interspeech 2015; smoothed as in
-Kaldi's dict_dir_add_pronprobs.sh. A w here is a word with one of its pronunciations, s silence, n none, C counts:
+Kaldi's dict_dir_add_pronprobs.sh. Here w is a word with one of its pronunciations, s silence, n no silence, C counts:
 
-    p(w | word) = (C(w) + 1) / sum over the word's w' (C(w') + 1),  divided by the greatest of the word
-    P(s | w)    = (C(w s) + lambda2 P(s)) / (C(w) + lambda2)                                  silence after w, kept in 0.01 .. 0.99
-    F(s | w)    = (C(s w) + lambda3) / (sum over v C(v w) P(s | v) + lambda3)                 correction where silence precedes w
-    F(n | w)    = (C(n w) + lambda3) / (sum over v C(v w) (1 - P(s | v)) + lambda3)           correction where none does; both at least 0.01
+    p(w | word) = (C(w) + 1) / sum over the word's w' (C(w') + 1),  divided by the maximum over the word's w'
+    P(s | w)    = (C(w s) + lambda2 P(s)) / (C(w) + lambda2)                                  silence after w, limited to 0.01 .. 0.99
+    F(s | w)    = (C(s w) + lambda3) / (sum over v C(v w) P(s | v) + lambda3)                 correction after silence
+    F(n | w)    = (C(n w) + lambda3) / (sum over v C(v w) (1 - P(s | v)) + lambda3)           correction without; both at least 0.01
 
-P(s) is the share of silence at all places, at least 1e-6, since Kaldi takes no dictionary with 0. The cost of silence between v and w is
-then -ln P(s | v) F(s | w), of none -ln (1 - P(s | v)) F(n | w). Kaldi's script rounds to two digits, this does not.
+P(s) is the fraction of word boundaries with silence, at least 1e-6, because Kaldi accepts no dictionary with 0. The cost of silence between
+v and w is -ln P(s | v) F(s | w), that of no silence -ln (1 - P(s | v)) F(n | w). Kaldi's script rounds to two digits; this module does not.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LEAST, _LEAST_OVERALL = 0.01, 1e-6
 class PronProbOptions:
     """Smoothing of the probabilities."""
 
-    max_normalize: bool = option(True, "the likeliest pronunciation of each word gets 1; otherwise they sum to 1")
+    max_normalize: bool = option(True, "scale the probabilities of a word so that the largest is 1; false: they sum to 1")
     pron_smoothing: float = option(1.0, "count added to every pronunciation", minimum=0.0)
-    silence_smoothing: float = option(2.0, "lambda 2: weight of the overall probability of silence", minimum=1e-6)
-    correction_smoothing: float = option(2.0, "lambda 3: weight of no correction", minimum=1e-6)
+    silence_smoothing: float = option(2.0, "lambda 2: weight of the overall probability of silence, as a count", minimum=1e-6)
+    correction_smoothing: float = option(2.0, "lambda 3: weight of a correction of 1, as a count", minimum=1e-6)
 
 
 def pron_probabilities(lexicon: Lexicon, prons: Counter, options: PronProbOptions) -> Lexicon:
@@ -46,8 +46,8 @@ def pron_probabilities(lexicon: Lexicon, prons: Counter, options: PronProbOption
         if token[0] == EPSILON:
             continue
         if token not in counts:
-            told = f"'{' '.join(token)}' was counted but is not in the lexicon"
-            raise UserError(f"{told}; give the dictionary that the alignments were made with")
+            fault = f"'{' '.join(token)}' was counted but is not in the lexicon"
+            raise UserError(f"{fault}; give the dictionary of the alignments")
         counts[token] += count
     measure = Counter()
     for (word, *_), count in counts.items():
@@ -67,7 +67,7 @@ def silence_probabilities(tokens: list[Token], counts: PronCounts, options: Pron
     total = sum(found.before for found in counts.silences.values())
     num_places = sum(found.before + found.none_before for found in counts.silences.values())
     if not num_places:
-        raise UserError("the counts of silences are empty; count anew with steps/get_prons.py")
+        raise UserError("the counts of silences are empty; count again with steps/get_prons.py")
     overall = max(total / num_places, _LEAST_OVERALL)
     after = {token: _after(counts.silences.get(token, nothing), overall, options) for token in {*tokens, BEGIN}}
     expected = _expected(counts.bigrams, after, overall)
@@ -84,7 +84,7 @@ def _after(found: SilenceCounts, overall: float, options: PronProbOptions) -> fl
 
 
 def _expected(bigrams: Counter, after: dict[Token, float], overall: float) -> dict[Token, tuple[float, float]]:
-    """How often silence and no silence before a word are expected from the words before it."""
+    """Expected counts of silence and of no silence before a word, given the preceding words."""
     expected: dict[Token, tuple[float, float]] = {}
     for (left, right), count in bigrams.items():
         silence = count * after.get(left, overall)
@@ -101,7 +101,7 @@ def _corrections(token: Token, found: SilenceCounts, expected: dict, options: Pr
 
 
 def add_probabilities(content: DictDir, counts: PronCounts, options: PronProbOptions) -> DictDir:
-    """A dictionary with the probabilities that the counts give it."""
+    """The dictionary with probabilities estimated from the counts."""
     lexicon = pron_probabilities(content.lexicon, counts.prons, options)
     tokens = [(word, *phones) for word, _, phones in lexicon.rows()]
     return DictDir(lexicon, content.silence, content.nonsilence, content.optional_silence, content.extra_questions,
@@ -109,7 +109,7 @@ def add_probabilities(content: DictDir, counts: PronCounts, options: PronProbOpt
 
 
 def summary(old: Lexicon, new: DictDir) -> list[str]:
-    """Sentences on what changed, with the least likely pronunciations."""
+    """Log lines on the changes, with the least likely pronunciations."""
     several = [(p, word, phones) for word, p, phones in new.lexicon.rows() if len(new.lexicon.entries[word]) > 1]
     probs = new.silence_probs
     least = "; ".join(f"{word} {' '.join(phones)} {p:.3f}" for p, word, phones in sorted(several)[:5])

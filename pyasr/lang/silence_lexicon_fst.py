@@ -1,14 +1,14 @@
-r"""The lexicon as a transducer in which silence depends on the words around it (Chen et al. 2015, figure 1).
+r"""The lexicon as a transducer in which silence depends on the adjacent words (Chen et al. 2015, figure 1).
 
 States: 0 start, 1 after a word without silence, 2 after silence; then the inside of the pronunciations. With the probabilities of
-`pyasr.lang.pron_probs`, w a word with a pronunciation of probability p:
+`pyasr.lang.pron_probs`, and w a word with a pronunciation of probability p:
 
     0 -> 2   silence                -ln P(s | <s>)        0 -> 1   nothing    -ln (1 - P(s | <s>))
     1 -> w   first phone : word     -ln p F(n | w)        2 -> w   first phone : word    -ln p F(s | w)
     w -> 2   silence                -ln P(s | w)          w -> 1   nothing    -ln (1 - P(s | w))
     final    1: -ln F(n | </s>),  2: -ln F(s | </s>)
 
-"Nothing" is epsilon, in L_disambig the disambiguation symbol of silence: the two ways after a word differ in their label, as Kaldi has it.
+"Nothing" is epsilon, or in L_disambig the disambiguation symbol of silence, so that the two arcs after a word differ in label, as in Kaldi.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def silence_lexicon_fst(lexicon: Pronunciations, around: list[WordSilence], prob
                         self_loop: tuple[int, int] | None = None) -> Fst:
     """The transducer, arcs sorted by output label.
 
-    around     the silence around each of the pronunciations
-    silence    the phone; disambig  the symbol of its absence, 0 in L.fst
-    self_loop  (phone, word) labels of #0, which lets the grammar's back-off symbol through; only in L_disambig
+    around     silence around each pronunciation
+    silence    phone id; disambig  symbol of no silence, 0 in L.fst
+    self_loop  (phone, word) labels of #0, for the grammar's back-off symbol; only in L_disambig
     """
     chains = _Chains(lexicon, around)
     blocks = [_arcs(_START, _SPEECH, disambig, 0, -math.log(1.0 - probs.begin)),
@@ -51,7 +51,7 @@ def _arcs(source, target, ilabel, olabel, cost) -> np.ndarray:
 
 
 class _Chains:
-    """The pronunciations as chains of states: n phones lead through n states, the first of which is entered with the word."""
+    """The pronunciations as chains of states: n phones lead through n states; the arc to the first one has the word."""
 
     def __init__(self, lexicon: Pronunciations, around: list[WordSilence]):
         lengths = np.array([len(phones) for phones in lexicon.phones], np.int64)

@@ -19,7 +19,7 @@ _ENDS = ("<s>", "</s>_s", "</s>_n", "overall")
 
 @dataclass(frozen=True)
 class WordSilence:
-    """P(silence after a word), and the corrections where silence, and where none, stands before it."""
+    """P(silence after a word), and the corrections after silence and without it."""
 
     after: float
     before_silence: float
@@ -37,7 +37,7 @@ class SilenceProbs:
     overall: float
 
     def write(self, directory: Path, lexicon: Lexicon) -> None:
-        """Both files, with the pronunciation probabilities of `lexicon`."""
+        """Write both files, with the pronunciation probabilities of `lexicon`."""
         rows = ((word, p, self.words[(word, *phones)], phones) for word, p, phones in lexicon.rows())
         write_lines(directory / LEXICON_FILE, (f"{word} {p:.6g} {silence.after:.6g} {silence.before_silence:.6g} {silence.before_none:.6g} "
                                                f"{' '.join(phones)}" for word, p, silence, phones in rows))
@@ -46,17 +46,17 @@ class SilenceProbs:
 
 
 def read_silence_probs(directory: Path) -> tuple[Lexicon, SilenceProbs]:
-    """(lexicon with probabilities, silence) of a dictionary directory. Raises UserError with file and line for what cannot be."""
+    """(lexicon with probabilities, silence) of a dictionary directory. Raises UserError with file and line for invalid lines."""
     lexicon, words = Lexicon(), {}
     for number, line in enumerate(read_word_lines(directory / LEXICON_FILE), 1):
         where = f"{directory / LEXICON_FILE}:{number}"
         word, probability, silence, phones = _entry(line.split(), where)
         if (word, *phones) in words:
-            raise UserError(f"{where}: '{word} {' '.join(phones)}' stands here a second time; remove one of the lines")
+            raise UserError(f"{where}: '{word} {' '.join(phones)}' occurs twice; remove one of the lines")
         words[(word, *phones)] = silence
         lexicon.add(word, phones, probability)
     if not words:
-        raise UserError(f"{directory / LEXICON_FILE}: no entries; make it with utils/dict_dir_add_pronprobs.py")
+        raise UserError(f"{directory / LEXICON_FILE}: no entries; create it with utils/dict_dir_add_pronprobs.py")
     return lexicon, SilenceProbs(words, *_read_ends(directory / SILENCE_FILE))
 
 
@@ -66,9 +66,9 @@ def _entry(fields: list[str], where: str) -> tuple[str, float, WordSilence, Phon
     except ValueError:
         fields = []
     if len(fields) < 6:
-        raise UserError(f"{where}: expected 'WORD PRON_PROB SIL_PROB CORRECTION CORRECTION PHONES...'; make the file anew")
+        raise UserError(f"{where}: expected 'WORD PRON_PROB SIL_PROB CORRECTION CORRECTION PHONES...'; create the file again")
     if not (0.0 < probability <= 1.0 and 0.0 < after < 1.0 and all(0.0 < factor < float("inf") for factor in corrections)):
-        raise UserError(f"{where}: the probabilities of '{fields[0]}' have to be above 0, the second below 1; make the file anew")
+        raise UserError(f"{where}: the probabilities of '{fields[0]}' must be above 0, the second below 1; create the file again")
     return fields[0], probability, WordSilence(after, *corrections), tuple(fields[5:])
 
 
@@ -80,9 +80,9 @@ def _read_ends(path: Path) -> tuple[float, ...]:
         try:
             found[name] = float(value)
         except ValueError:
-            raise UserError(f"{path}:{number}: expected a name and a number, found '{line.strip()}'; make the file anew") from None
+            raise UserError(f"{path}:{number}: expected a name and a number, found '{line.strip()}'; create the file again") from None
     if set(found) != set(_ENDS):
-        raise UserError(f"{path}: expected the four lines {', '.join(_ENDS)}; make the file anew")
+        raise UserError(f"{path}: expected the four lines {', '.join(_ENDS)}; create the file again")
     if not (0.0 < found["<s>"] < 1.0 and all(value > 0.0 for value in found.values())):
-        raise UserError(f"{path}: all numbers have to be above 0, that of <s> below 1; make the file anew")
+        raise UserError(f"{path}: all numbers must be above 0, that of <s> below 1; create the file again")
     return tuple(found[name] for name in _ENDS)

@@ -1,9 +1,9 @@
-"""A lang directory whose phones are the units of a CTC network, so that grammars, LG and rescoring are made and used as with phones.
+"""A lang directory whose phones are the units of a CTC network. Grammars, LG and rescoring work as with phones.
 
 phones.txt        <eps> 0, then the units, each with its id + 1: <blk> 1, <unk> 2, ...; then #0, #1, ...
 words.txt         <eps>, the words in C order, #0, <s>, </s>
 lexiconp.txt      each word with its spellings in units, of probability 1: an alternative spelling costs nothing
-L.fst, L_disambig.fst, phones/{disambig,wdisambig,align_lexicon,...}    as in any lang directory, with the blank for silence
+L.fst, L_disambig.fst, phones/{disambig,wdisambig,align_lexicon,...}    as in any lang directory, with the blank in place of silence
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyasr.lang.symbols import EPSILON, SymbolTable, write_lines
 
 
 def spell(vocabulary: Iterable[str], subwords: Subwords, num_spellings: int) -> tuple[Lexicon, list[str]]:
-    """(lexicon of up to `num_spellings` segmentations of each word, the words that units cannot spell)."""
+    """(lexicon with up to `num_spellings` segmentations of each word, words that cannot be spelled in the units)."""
     lexicon, unspelled = Lexicon(), []
     for word in dict.fromkeys(vocabulary):
         found = subwords.spellings(word, num_spellings)
@@ -33,15 +33,15 @@ def spell(vocabulary: Iterable[str], subwords: Subwords, num_spellings: int) -> 
 
 
 def write_subword_lang(lexicon: Lexicon, units: list[str], out: Path) -> None:
-    """Fill the directory `out` (which exists). Raises UserError for an empty lexicon and for units that look like #0, #1, ..."""
+    """Fill the existing directory `out`. Raises UserError for an empty lexicon and for units that look like #0, #1, ..."""
     if not lexicon.entries:
-        raise UserError("none of the words can be spelled in the units; give the words of a text like the one the units were learnt from")
+        raise UserError("none of the words can be spelled in the units; give the words of a text like the one the units were trained on")
     rows = lexicon.rows()
     marked, num_disambig = add_disambig([spelling for _, _, spelling in rows])
     disambig = [f"#{n}" for n in range(num_disambig + 1)]
     clash = set(disambig) & set(units)
     if clash:
-        raise UserError(f"units.txt has the unit '{min(clash)}', which is a disambiguation symbol; take '#' out of the training text")
+        raise UserError(f"units.txt has the unit '{min(clash)}', which is a disambiguation symbol; remove '#' from the training text")
     phones = SymbolTable.of([EPSILON, *units, *disambig])
     words = SymbolTable.of([EPSILON, *(word for word in sorted(lexicon.entries, key=str.encode)), "#0", "<s>", "</s>"])
     phones.write(out / "phones.txt")

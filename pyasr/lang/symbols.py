@@ -1,4 +1,4 @@
-"""Symbols in files: texts and lists of words between blanks, and the tables `words.txt` and `phones.txt`, one `SYMBOL ID` a line."""
+"""Symbols in files: texts and lists of words separated by blanks, and the tables `words.txt` and `phones.txt`, one `SYMBOL ID` per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyasr.io.text import read_lines
 
 EPSILON, BACKOFF = "<eps>", "#0"
 _ID = re.compile(r"[0-9]{1,9}")
-_OTHER_BLANK = re.compile(  # in UTF-8: white space but space, tab, and the ends of lines; the byte order mark of a file that was joined on
+_OTHER_BLANK = re.compile(  # in UTF-8: white space except space, tab and line ends; a byte order mark inside a concatenated file
     rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80|\xef\xbb\xbf"
 )
 
@@ -26,17 +26,17 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_words(path: Path) -> bytes:
-    """A text, plain or compressed, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which
-    some programs take for a part of a word, and others do not."""
+    """Content of a text, plain or compressed, whose words are separated by spaces and tabs. Raises UserError with the line of any other
+    blank, because some programs treat it as part of a word, and others do not."""
     content = read_bytes(path)
     if found := _OTHER_BLANK.search(content):
         line, blank = content.count(b"\n", 0, found.start()) + 1, ord(found[0].decode("utf-8"))
-        raise UserError(f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; write a space in its place, or nothing")
+        raise UserError(f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; replace it by a space, or remove it")
     return content
 
 
 def read_word_lines(path: Path) -> list[str]:
-    """The lines of a list of words, phones or pronunciations, on which `split()` sees no other blanks than `read_words`."""
+    """Lines of a list of words, phones or pronunciations; they contain no other blanks than `read_words` accepts."""
     content = read_words(path).decode("utf-8")
     return content.removesuffix("\n").split("\n") if content else []
 
@@ -48,7 +48,7 @@ def write_lines(path: Path, lines) -> None:
 
 
 class SymbolTable:
-    """Symbols with their integers, both ways: `table["AA_B"]`, `table.symbol(12)`, `"AA_B" in table`."""
+    """Symbols with their ids, in both directions: `table["AA_B"]`, `table.symbol(12)`, `"AA_B" in table`."""
 
     def __init__(self, ids: dict[str, int]):
         self.ids = ids
@@ -56,12 +56,12 @@ class SymbolTable:
 
     @classmethod
     def of(cls, symbols) -> SymbolTable:
-        """Numbered from 0 in the order given."""
+        """Table of symbols numbered from 0 in the given order."""
         return cls({symbol: number for number, symbol in enumerate(symbols)})
 
     @classmethod
     def read(cls, path: Path) -> SymbolTable:
-        """Raises UserError with file and line for anything but `SYMBOL ID`, and for a symbol or an id that occurs twice."""
+        """Table of a file. Raises UserError with file and line for malformed lines, and for a symbol or an id that occurs twice."""
         ids: dict[str, int] = {}
         for number, line in enumerate(read_lines(path), 1):
             fields = line.split()
@@ -72,7 +72,7 @@ class SymbolTable:
             ids[fields[0]] = int(fields[1])
         table = cls(ids)
         if len(table._symbols) != len(ids):
-            raise UserError(f"{path}: {len(ids) - len(table._symbols)} id(s) are given to more than one symbol; number the symbols anew")
+            raise UserError(f"{path}: {len(ids) - len(table._symbols)} id(s) are given to more than one symbol; renumber the symbols")
         return table
 
     def write(self, path: Path) -> None:
@@ -93,10 +93,10 @@ class SymbolTable:
         return self.ids.get(symbol, default)
 
     def symbol(self, number: int) -> str:
-        """The symbol of an id. Raises KeyError where there is none."""
+        """The symbol of an id. Raises KeyError if there is none."""
         return self._symbols[int(number)]
 
     @property
     def symbols(self) -> list[str]:
-        """All symbols, in the table's order."""
+        """All symbols, in the order of the table."""
         return list(self.ids)

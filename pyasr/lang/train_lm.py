@@ -1,4 +1,4 @@
-"""From texts and a vocabulary to an n-gram model: what utils/train_lm.py does."""
+"""N-gram models of texts and a vocabulary, for utils/train_lm.py."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How a language model's texts are read."""
+    """How the texts of a language model are read."""
 
-    oov_word: str = option("<unk>", "word that stands for the words outside the vocabulary")
+
+    oov_word: str = option("<unk>", "word that replaces out-of-vocabulary words")
     text_ids: bool = option(True, "the first field of each line is an utterance id")
 
 
@@ -33,12 +34,12 @@ class TextOptions:
 class NgramOptions(TextOptions):
     """How an n-gram model is estimated."""
 
-    order: int = option(3, "longest n-gram", minimum=1, maximum=20)
-    min_counts: str = option("1", "least counts of n-grams of order 2, 3, ...; the last one holds for all above, as 1,2")
+    order: int = option(3, "maximum length of n-grams, words", minimum=1, maximum=20)
+    min_counts: str = option("1", "minimum counts of n-grams of order 2, 3, ..., such as 1,2; the last one also applies to higher orders")
 
 
 def make_lm(texts: list[Path], lexicon: Path, options: NgramOptions, out: Path, eval_text: Path | None = None) -> None:
-    """The model of texts in the directory `out`, and its perplexity on `eval_text`."""
+    """Write the model of texts to the directory `out`, and its perplexity on `eval_text`."""
     sentences = read_eval_text(eval_text, options) if eval_text else []
     model = train(texts, read_vocabulary(lexicon), options)
     write_lm(model, out)
@@ -47,7 +48,7 @@ def make_lm(texts: list[Path], lexicon: Path, options: NgramOptions, out: Path, 
 
 
 def write_lm(model: Arpa, out: Path) -> None:
-    """Write the model to the directory `out` and log how many n-grams it has."""
+    """Write the model to the directory `out` and log the numbers of its n-grams."""
     write_arpa(out / ARPA_FILE, model)
     log.info(", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
 
@@ -61,18 +62,18 @@ def write_perplexity(model: Arpa, text: Path, sentences: list[list[str]], option
 
 
 def arpa_file(source: Path) -> Path:
-    """The ARPA file of a model: `source` itself, or `lm.arpa.gz` where that is a directory."""
+    """ARPA file of a model: `source` itself, or `lm.arpa.gz` in a directory."""
     return source / ARPA_FILE if source.is_dir() else source
 
 
 def check_lm_dir(out: Path) -> None:
-    """Raise UserError for an output that is named as an ARPA file is, and would be a directory."""
+    """Raise UserError for an output directory with the name of an ARPA file."""
     if out.name.endswith((".arpa", ".gz")):
-        raise UserError(f"{out}: the output is a directory with {ARPA_FILE} in it; give a name that does not end as an ARPA file's does")
+        raise UserError(f"{out}: the output is a directory with {ARPA_FILE} in it; give a name that does not end like that of an ARPA file")
 
 
 def read_eval_text(path: Path, options: TextOptions) -> list[list[str]]:
-    """The sentences of a held-out text. Raises UserError for words that are reserved, and for a text without words."""
+    """Sentences of a held-out text. Raises UserError for reserved words, and for a text without words."""
     sentences = read_sentences(path, options.text_ids)
     words = [word for words in sentences for word in words]
     _check_not_reserved(path, [word for word in words if word in RESERVED_WORDS])
@@ -82,7 +83,7 @@ def read_eval_text(path: Path, options: TextOptions) -> list[list[str]]:
 
 
 def tell_perplexities(text: Path, models: list[Path], options: TextOptions) -> Iterator[str]:
-    """A line on the perplexity of each model, an ARPA file. Raises UserError for a model that has none of the words of the text."""
+    """A line with the perplexity of each model, an ARPA file. Raises UserError for a model without any word of the text."""
     sentences = read_eval_text(text, options)
     for path in models:
         found = perplexity(read_arpa(path), sentences, options.oov_word)
@@ -95,10 +96,10 @@ def tell_perplexities(text: Path, models: list[Path], options: TextOptions) -> I
 
 
 def train(texts: list[Path], vocabulary: list[str], options: NgramOptions) -> Arpa:
-    """The model of text files; words outside the vocabulary count as `options.oov_word`, lines without words are left out.
+    """The model of text files; words outside the vocabulary count as `options.oov_word`, lines without words are skipped.
 
-    Raises UserError when a word of a text is outside the vocabulary and the OOV word is too, when all words are outside it, when
-    there are none, and for `<s>`, `</s>`, `<eps>` and `#0`, which are no words.
+    Raises UserError if a word of a text and the OOV word are both outside the vocabulary, if all words are outside it, if there
+    are none, and for `<s>`, `</s>`, `<eps>` and `#0`, which are not words.
     """
     least = _min_counts(options.min_counts, options.order)
     parts = [read_ids(text, vocabulary, options) for text in texts]
@@ -107,7 +108,7 @@ def train(texts: list[Path], vocabulary: list[str], options: NgramOptions) -> Ar
 
 
 def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Indices into `vocabulary` of all words of a text, int64, and the numbers of words of its lines; lines without words are left out.
+    """Indices into `vocabulary` of all words of a text, int64, and the number of words of each line; lines without words are skipped.
 
     Raises UserError as `train` does.
     """
@@ -121,10 +122,10 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
         known = set(vocabulary)
         stranger = next(word for sentence in read_sentences(path, options.text_ids) for word in sentence if word not in known)
         raise UserError(
-            f"'{stranger}' is not in the vocabulary, nor is the OOV word '{options.oov_word}' that it would be mapped to; "
+            f"neither '{stranger}' nor the OOV word '{options.oov_word}' that would replace it is in the vocabulary; "
             f"add '{options.oov_word}' to the lexicon or give --oov-word"
         )
-    _tell_oov(path, flat < 0, lengths, options.oov_word)
+    _report_oov(path, flat < 0, lengths, options.oov_word)
     flat[flat < 0] = vocabulary.index(options.oov_word) if options.oov_word in vocabulary else -1
     return flat, lengths
 
@@ -134,14 +135,14 @@ def _check_not_reserved(path: Path, found: list[str]) -> None:
         raise UserError(f"{path}: '{found[0]}' {reserved(found[0])}; remove it from the text, whose lines are the sentences")
 
 
-def _tell_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: str) -> None:
-    """Say how many words, and how many whole lines, are outside the vocabulary. Raises UserError when all words are."""
+def _report_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: str) -> None:
+    """Log the number of words, and of whole lines, outside the vocabulary. Raises UserError if all words are."""
     if outside.size and outside.all():
-        raise UserError(f"{path}: not one of its words is in the vocabulary; give the lexicon that was made for this text")
+        raise UserError(f"{path}: none of its words is in the vocabulary; give the lexicon of this text")
     if outside.any():
         only = int(np.logical_and.reduceat(outside, np.cumsum(lengths) - lengths).sum())
         share = f"{outside.sum()} of {len(outside)} words ({100 * outside.mean():.2f} %)"
-        lines = f"; {only} of {len(lengths)} lines hold nothing else" if only else ""
+        lines = f"; {only} of {len(lengths)} lines contain no other words" if only else ""
         (log.warning if only else log.info)(f"{path}: {share} are outside the vocabulary and count as {oov_word}{lines}")
 
 
@@ -151,5 +152,5 @@ def _min_counts(text: str, order: int) -> tuple[int, ...]:
     except ValueError:
         raise UserError(f"--min-counts: '{text}' is not a list of whole numbers such as 1,2") from None
     if len(found) > max(order - 1, 1):
-        raise UserError(f"--min-counts: {len(found)} numbers in '{text}', but --order {order} has {order - 1} above 1; leave some out")
+        raise UserError(f"--min-counts: {len(found)} numbers in '{text}', but --order {order} has {order - 1} above 1; omit some")
     return found

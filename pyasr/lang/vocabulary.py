@@ -1,4 +1,4 @@
-"""Texts as sequences of word ids, with an account of the words outside the vocabulary."""
+"""Texts as sequences of word ids, with the counts of out-of-vocabulary words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable, read_word_lines, read_words
 
-_HEAD_BYTES = 1 << 16  # of a text, by which ids are told from words
+_HEAD_BYTES = 1 << 16  # size of the beginning of a text in which ids are distinguished from words
 
 
 @dataclass
@@ -23,9 +23,9 @@ class MappedText:
     """Texts in word ids.
 
     ids       utterance -> int64 (num_words)
-    oov       words outside the vocabulary with their counts; they became the id of the OOV word
-    oov_only  utterances all of whose words are outside the vocabulary: legal, but there is little to be learnt from them
-    reserved  utterance -> the first symbol in it that is no word (`RESERVED_WORDS`); such utterances have no `ids`
+    oov       words outside the vocabulary with their counts; they were replaced by the id of the OOV word
+    oov_only  utterances with only words outside the vocabulary: valid, but almost useless for training
+    reserved  utterance -> its first symbol that is not a word (`RESERVED_WORDS`); such utterances have no `ids`
     """
 
     ids: dict[str, np.ndarray] = field(default_factory=dict)
@@ -35,11 +35,11 @@ class MappedText:
     reserved: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """One sentence: how many words are outside the vocabulary, which most often, and which utterances hold no word of it."""
+        """One sentence: number of words outside the vocabulary, the most frequent ones, and utterances with no other words."""
         num_oov = sum(self.oov.values())
         most = ", ".join(f"{word} ({count})" for word, count in self.oov.most_common(5))
         lines = f"{num_oov} of {self.num_words} words ({100 * num_oov / max(self.num_words, 1):.2f} %) are outside the vocabulary"
-        only = f"; {len(self.oov_only)} utterance(s) hold no word of it: {', '.join(self.oov_only[:3])}" if self.oov_only else ""
+        only = f"; {len(self.oov_only)} utterance(s) have no word in it: {', '.join(self.oov_only[:3])}" if self.oov_only else ""
         return lines + (f": {most}" if most else "") + only
 
 
@@ -64,9 +64,9 @@ def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
 
 
 def map_to_lang(texts: dict[str, str], lang: LangDir) -> MappedText:
-    """`map_text` with the vocabulary and the OOV word of a language directory; says in the log what was outside.
+    """`map_text` with the vocabulary and the OOV word of a language directory; logs the words outside it.
 
-    Lines of nothing but OOV words are legal, but mostly a mistake in the text: they make the line in the log a warning.
+    Lines of only OOV words are valid, but usually a mistake in the text: with them, the log line is a warning.
     """
     mapped = map_text(texts, lang.words, lang.oov)
     if mapped.oov:
@@ -81,7 +81,7 @@ def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
 
 
 def read_lines_of_words(path: Path, ids: bool) -> bytes:
-    """A text, plain or compressed. Raises UserError where it should have utterance ids and has none."""
+    """A text, plain or compressed. Raises UserError if it should have utterance ids and has none."""
     content = read_words(path)
     if ids:
         _check_ids(path, content)
@@ -89,24 +89,24 @@ def read_lines_of_words(path: Path, ids: bool) -> bytes:
 
 
 def _check_ids(path: Path, content: bytes) -> None:
-    """Raise UserError where lines begin with a word: with the same field as another line, which is a word of a line, too."""
+    """Raise UserError if lines begin with a word instead of an id: several lines have the same first field, which is also inside a line."""
     lines = [fields for line in content[:_HEAD_BYTES].split(b"\n") if (fields := line.split())]
     firsts = Counter(fields[0] for fields in lines)
     twice = {first for first, count in firsts.items() if count > 1}
     words = {word for fields in lines for word in fields[1:]} if twice else set()
     if found := sorted(twice & words, key=lambda word: (-firsts[word], word)):
-        told = f"{firsts[found[0]]} lines begin with '{found[0].decode('utf-8', 'replace')}', which is a word, too, and no utterance id"
-        raise UserError(f"{path}: {told}; give --text-ids false for sentences without ids")
+        fault = f"{firsts[found[0]]} lines begin with '{found[0].decode('utf-8', 'replace')}', which is also a word, not an utterance id"
+        raise UserError(f"{path}: {fault}; give --text-ids false for sentences without ids")
 
 
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
-    """The words of every line of a text, plain or compressed. With `ids` the first field, the utterance, is left out. Empty sentences
-    stay."""
+    """Words of every line of a text, plain or compressed. With `ids`, the first field, the utterance, is removed. Empty sentences are
+    kept."""
     lines = read_lines_of_words(path, ids).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The words of a lexicon, a words.txt or a list of words: the first field of each line, without the symbols that are no words."""
+    """Words of a lexicon, a words.txt or a list of words: the first field of each line, without symbols that are not words."""
     words = dict.fromkeys(line.split()[0] for line in read_word_lines(path) if line.strip())
     return [word for word in words if word not in RESERVED_WORDS]

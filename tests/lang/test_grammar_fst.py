@@ -117,7 +117,7 @@ def test_four_columns(text, acceptor, words, said, expected):
 BAD = {  # text: what is told
     "": "g.txt: no arcs; give lines 'FROM TO WORD [COST]' or 'STATE [COST]'",
     "0 0.5\n": "g.txt: no arcs; give lines",
-    "0 1 ann 2.5\n1\n": "g.txt: the fourth column may hold labels or costs; give --acceptor true for",
+    "0 1 ann 2.5\n1\n": "g.txt: the fourth column may be labels or costs; give --acceptor true for",
     "0 1 carl\n1 2 dora\n2\n": "g.txt:1: 2 label(s) are not in words.txt: carl dora; add the words to the dictionary, or remove them",
     "0 1 ann\n1 2 Bob\n2\n": "g.txt:2: 1 label(s) are not in words.txt: Bob; add the words to the dictionary, or remove them; words.txt has bob: change",
     "0 1 77 77 1\n1\n": "g.txt:1: 1 label(s) are not in words.txt: 77;",
@@ -125,20 +125,20 @@ BAD = {  # text: what is told
     "0 1 ann bob 0.5\n0 1 ann\n1\n": "g.txt:2: 3 columns, expected 'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'",
     "0 1 ann x\n1 0 bob\n1\n": "g.txt:1: 'x' is not a cost; give -ln of a probability",
     "0 1 ann bob nan\n1\n": "g.txt:1: 'nan' is not a cost",
-    "0 1 ann bob inf\n1\n": "g.txt:1: a cost of inf is not between -228 and 228, that of 1e-99; leave the arc out",
+    "0 1 ann bob inf\n1\n": "g.txt:1: a cost of inf is not between -228 and 228, that of 1e-99; remove the arc",
     "0 1 ann bob 1e400\n1\n": "g.txt:1: a cost of inf is not between",
     "0 1 ann bob -300\n1\n": "g.txt:1: a cost of -300 is not between",
     "0 1 ann bob 0.5\n1 -Infinity\n": "g.txt: a final cost of -inf is not between",
-    "0 one ann\n1\n": "g.txt:1: 'one' is not the number of a state",
-    "0 -1 ann bob 1\n1\n": "g.txt:1: '-1' is not the number of a state",
-    "0 1 ann bob 0.5\n1\n1 3\n": "g.txt:3: state 1 is final on an earlier line too; remove one",
+    "0 one ann\n1\n": "g.txt:1: 'one' is not a state number",
+    "0 -1 ann bob 1\n1\n": "g.txt:1: '-1' is not a state number",
+    "0 1 ann bob 0.5\n1\n1 3\n": "g.txt:3: state 1 is also final on an earlier line; remove one",
     "0 1 ann bob 0.5\n": "g.txt: no final state can be reached from the start",
     "0 1 ann\n2 3 bob\n3\n": "g.txt: no final state can be reached from the start",
     "0 1 <s>\n1 2 ann\n2\n": "g.txt:1: '<s>' is reserved and cannot be a word (words.txt uses it for the beginning of a sentence); sentences begin at",
     "0 1 ann\n1 2 </s>\n2\n": "g.txt:2: '</s>' is reserved",
-    "0 1 ann\n1 2 <eps>\n2 1 <eps>\n2\n": "g.txt: 2 arc(s) without an input word lead in a cycle, or into one; remove epsilons",
-    "0 1 ann\n1 1 #0 0.5\n1\n": "g.txt: 1 arc(s) without an input word lead in a cycle",
-    "0 1 ann\n1 1 <eps> -0.5\n1\n": "g.txt: 1 arc(s) without an input word lead in a cycle",
+    "0 1 ann\n1 2 <eps>\n2 1 <eps>\n2\n": "g.txt: 2 arc(s) without an input word are in a cycle or lead into one; remove epsilons",
+    "0 1 ann\n1 1 #0 0.5\n1\n": "g.txt: 1 arc(s) without an input word are in a cycle",
+    "0 1 ann\n1 1 <eps> -0.5\n1\n": "g.txt: 1 arc(s) without an input word are in a cycle",
     "0 1 ann 0.1\n0 2 ann 0.2\n1 1 ann 0.1\n2 2 ann 0.3\n1\n2\n":
         "g.txt: it cannot be determinised: 1 arcs have the same word as another arc of their state, the first of them ann; give a state",
     "0 1 ann ann 0\n0 2 ann bob 0\n1 1 ann ann 0\n2 2 ann bob 0\n1\n2\n": "g.txt: it cannot be determinised",
@@ -195,9 +195,9 @@ def test_binary_files_that_cannot_be(lang, tmp_path):
     assert told(loop(label=99)).startswith("g.fst: 1 label(s) are not in words.txt: 99;")
     assert told(loop(weight=np.inf)).startswith("g.fst: an arc from state 0: a cost of inf is not between")
     assert told(loop(final=np.inf)).startswith("g.fst: no final state can be reached")
-    assert told(loop(label=0)).startswith("g.fst: 1 arc(s) without an input word lead in a cycle")
+    assert told(loop(label=0)).startswith("g.fst: 1 arc(s) without an input word are in a cycle")
     assert told(Fst.from_arcs(0, -1, [], [], [], [], [])).startswith("g.fst: the grammar is empty")
-    assert told(loop(), acceptor=True).startswith(f"--acceptor and {tmp_path}/g.fst, a binary FST, do not go together")
+    assert told(loop(), acceptor=True).startswith(f"--acceptor cannot be used with {tmp_path}/g.fst, a binary FST")
 
 
 def test_an_arpa_file_that_begins_with_numbers_is_one(lang, tmp_path):
@@ -210,9 +210,10 @@ def test_the_program_refuses_what_is_neither_and_leaves_nothing(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["w1", "w2"]))
     (tmp_path / "notes").write_text("a grammar\n")
     (tmp_path / "lm.klm").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n" + bytes(40))
-    for words, message in (((lang, tmp_path / "lm.klm", tmp_path / "out"), "lm.klm: a binary model of KenLM, which is not read here; give the ARPA"),
+    for words, message in (((lang, tmp_path / "lm.klm", tmp_path / "out"), "lm.klm: binary KenLM models cannot be read; give the ARPA"),
                            ((lang, tmp_path / "notes", tmp_path / "out"), "notes:1: neither a .data. line, as in ARPA files, nor an arc"),
-                           (("--acceptor", "true", lang, tmp_path / "lm.arpa", tmp_path / "out"), "--acceptor and .*lm.arpa, which is no FST")):
+                           (("--acceptor", "true", lang, tmp_path / "lm.arpa", tmp_path / "out"),
+                            "--acceptor cannot be used with .*lm.arpa, which is not an FST")):
         with pytest.raises(UserError, match=message):
             run_here("make_grammar.py", *words, folder="utils")
         assert not (tmp_path / "out").exists()

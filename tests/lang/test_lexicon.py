@@ -61,7 +61,7 @@ def test_bad_lexicon(tmp_path, text, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a 0.5 AH\nb B IY\n", ":2: 'B' is no probability"),
+        ("a 0.5 AH\nb B IY\n", ":2: 'B' is not a probability"),
         ("a 0.0 AH\n", ":1: the probability 0.0 of 'a'"),
         ("a 1.5 AH\n", r"not in \(0, 1\]"),
         ("a 1\n", "pronunciation of 'a' is empty"),
@@ -77,7 +77,7 @@ def test_bad_lexiconp(tmp_path, text, told):
 def test_other_blanks_in_a_lexicon_are_told_with_their_line(tmp_path, line, blank, name):
     text = "a 1 AH\n" + line.format(blank) + "\n"
     for file, read in (("lexiconp.txt", read_lexicon), ("lexicon.txt", read_lexicon), ("small.dict", read_cmudict)):
-        with pytest.raises(UserError, match=rf"{file}:2: the blank {name} is neither a space nor a tab; write a space"):
+        with pytest.raises(UserError, match=rf"{file}:2: the blank {name} is neither a space nor a tab; replace it by a space"):
             read(write(tmp_path / file, text))
 
 
@@ -130,7 +130,7 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
     [
         ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
         ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
-        ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
+        ({"optional_silence": "K\n"}, "optional_silence.txt must contain one phone of silence_phones.txt, not 'K'"),
         ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
         ({"extra_questions": "K X\n"}, "unknown phone X"),
         ({"lexicon": "<s> AH\n"}, r"'<s>' is reserved and cannot be a word \(words.txt uses it for the beginning of a sentence\), remove it from"),
@@ -278,7 +278,7 @@ def prepare_text(tmp_path, text, **options):
 
 @pytest.mark.parametrize(("text", "fallback"), [("u1 \u043c\u0438\u0440 \u0434\u0430\n", "letters"), ("u1 catty [laugh] <unk>\n", "none")])
 def test_text_without_any_word_that_can_be_pronounced(tmp_path, text, fallback):
-    with pytest.raises(UserError, match=r"text: not one of its words has a pronunciation .*small.dict.*; give .* with --dictionary FILE"):
+    with pytest.raises(UserError, match=r"text: none of its words has a pronunciation .*small.dict.*; give .* with --dictionary FILE"):
         prepare_text(tmp_path, text, fallback=fallback)
 
 
@@ -307,8 +307,9 @@ def test_words_in_brackets_have_the_phones_of_the_dictionary(tmp_path, caplog):
     assert content.silence == [("SIL",), ("SPN",), ("LAU",), ("NSN",)] and content.optional_silence == "SIL"
     assert sorted(content.nonsilence) == sorted((phone,) for phone in "IH K R M Y EH S N OW ER".split())
     assert content.extra_questions[0] == ("SIL", "SPN", "LAU", "NSN")
-    assert vocabulary.summary() == "all 8 other words are in the dictionary; 2 in brackets, such as <beep>, are not and become spoken noise"
-    assert "LAU NSN: in silence_phones.txt, since each is the only phone of a word in brackets and occurs nowhere else" in caplog.text
+    assert vocabulary.summary() == (
+        "all 8 other words are in the dictionary; 2 in brackets, such as <beep>, are not in it and become spoken noise")
+    assert "LAU NSN: in silence_phones.txt, because each is the only phone of a word in brackets and occurs nowhere else" in caplog.text
 
 
 def test_phones_of_a_lang_directory_with_sounds_in_brackets(tmp_path):

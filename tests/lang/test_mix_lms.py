@@ -103,7 +103,7 @@ def test_ngrams_that_no_text_reaches_are_left_out(caplog):
     ids = np.concatenate([last.ids, stray, np.array([[*unlisted, number["a"]]], np.int32)])
     with_stray = Arpa(part.words, [*part.tables[:2], NgramTable(ids, np.r_[last.logprob, -0.1, -0.1, -0.1], np.zeros(len(ids)))])
     assert ngrams(trie_of(with_stray, "odd.arpa").arpa()) == ngrams(trie_of(part, "lm").arpa())
-    assert "odd.arpa: 3 n-grams left out, because their history is not listed" in caplog.text
+    assert "odd.arpa: 3 n-grams skipped, because their history is not listed" in caplog.text
 
 
 def test_em_finds_the_weights_under_which_the_text_is_most_probable():
@@ -213,7 +213,7 @@ def test_models_of_weight_0_are_left_out(files):
     ("--weights 0.5,0.5", "one.arpa.gz nowhere", "nowhere: no such file or directory"),
     ("--weights 0.5,0.5", "one.arpa.gz endless", "endless: </s> has no unigram, so sentences have no probability"),
     ("--weights 0.5,0.5", "one.arpa.gz heldout", "heldout:1: no .data. line; not a language model in ARPA format"),
-    ("--weights 0.5,0.5", "one.arpa.gz short", "short:.*: 3 1-grams where the header promises 4"),
+    ("--weights 0.5,0.5", "one.arpa.gz short", "short:.*: 3 1-grams, but the header promises 4"),
     ("--weights 0.5,0.5 --tolerance 1e-3", "one.arpa.gz two", "--tolerance does nothing without --heldout"),
     ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the least allowed value"),
 ])

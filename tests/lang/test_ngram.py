@@ -205,7 +205,7 @@ def test_words_outside_the_lexicon_train_the_oov_word(tmp_path):
 
 def test_oov_words_without_an_oov_word(tmp_path):
     (tmp_path / "text").write_text("u1 a strange\n")
-    with pytest.raises(UserError, match="'strange' is not in the vocabulary, nor is the OOV word '<unk>'"):
+    with pytest.raises(UserError, match="neither 'strange' nor the OOV word '<unk>' that would replace it is in the vocabulary"):
         read_ids(tmp_path / "text", ["a", "b"], NgramOptions())
 
 
@@ -227,8 +227,8 @@ def test_lines_of_nothing_but_oov_words_are_counted(tmp_path, caplog):
     (tmp_path / "text").write_text("u1 a strange\nu2 odd odder\nu3\nu4 a\nu5 odd\n")
     with caplog.at_level("INFO", "pyasr"):
         read_ids(tmp_path / "text", ["<unk>", "a"], NgramOptions())
-    assert "text: 4 of 6 words (66.67 %) are outside the vocabulary and count as <unk>; 2 of 4 lines hold nothing else" in caplog.text
-    with pytest.raises(UserError, match="text: not one of its words is in the vocabulary"):
+    assert "text: 4 of 6 words (66.67 %) are outside the vocabulary and count as <unk>; 2 of 4 lines contain no other words" in caplog.text
+    with pytest.raises(UserError, match="text: none of its words is in the vocabulary"):
         read_ids(tmp_path / "text", ["<unk>", "A"], NgramOptions())
 
 
@@ -241,7 +241,7 @@ def test_text_is_mapped_word_by_word(tmp_path):
 
 def test_first_words_are_no_ids(tmp_path):
     (tmp_path / "text").write_text("the cat saw the dog\na dog\nthe dog saw it\nthe end\n")
-    with pytest.raises(UserError, match="text: 3 lines begin with 'the', which is a word, too, and no utterance id; give --text-ids false"):
+    with pytest.raises(UserError, match="text: 3 lines begin with 'the', which is also a word, not an utterance id; give --text-ids false"):
         read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions())
     assert len(read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions(text_ids=False))[1]) == 4
 
@@ -271,7 +271,7 @@ def test_train_lm_from_the_command_line(tmp_path):
     assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()  # what is made of it stays up to date
     for arguments, told in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
-        (["--min-counts", "1,1,1"], "--min-counts: 3 numbers in '1,1,1', but --order 3 has 2 above 1; leave some out"),
+        (["--min-counts", "1,1,1"], "--min-counts: 3 numbers in '1,1,1', but --order 3 has 2 above 1; omit some"),
         (["--order", "x"], "--order: 'x' is not a whole number"),
     ):
         done = run(*arguments, *inputs, tmp_path / "never")

@@ -281,7 +281,7 @@ def test_step_and_validator_from_the_command_line(tmp_path):
     assert run("utils/validate_lang.py", out).returncode == 0
     (out / "oov.int").write_text("3\n")
     done = run("utils/validate_lang.py", out)
-    assert done.returncode == 1 and "oov.int: has to hold 1, the id of <unk>" in done.stdout
+    assert done.returncode == 1 and "oov.int: must contain 1, the id of <unk>" in done.stdout
 
 
 def broken(lang, name, change):
@@ -296,17 +296,17 @@ def broken(lang, name, change):
     ("name", "change", "told"),
     [
         ("L.fst", None, "L.fst: missing"),
-        ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: does not say the same"),
-        ("phones/sets.int", lambda s: s.replace("11", "12", 1), r"sets.int:3: does not say the same as sets.txt"),
-        ("phones/roots.txt", lambda s: s.rsplit("shared", 1)[0], "roots.txt: has to hold every silence and non-silence phone once"),
+        ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: differs from silence.txt"),
+        ("phones/sets.int", lambda s: s.replace("11", "12", 1), r"sets.int:3: differs from sets.txt"),
+        ("phones/roots.txt", lambda s: s.rsplit("shared", 1)[0], "roots.txt: must contain every silence and non-silence phone once"),
         ("words.txt", lambda s: s.replace("#0", "#9"), "words.txt: no '#0'"),
         ("phones.txt", lambda s: s.replace("SIL 1\n", "SIL 1\nSIL 1\n", 1), "SIL occurs twice"),
         ("phones.txt", lambda s: s + "NEW 999\n", "without gaps"),
-        ("phones/nonsilence.txt", lambda s: s + "ZZ\n", "phone.s. that phones.txt lacks, such as ZZ"),
+        ("phones/nonsilence.txt", lambda s: s + "ZZ\n", "phone.s. are not in phones.txt, such as ZZ"),
         ("phones/word_boundary.txt", lambda s: s.replace("begin", "start", 1), "word_boundary.txt:2: expected 'PHONE KIND'"),
-        ("topo", lambda s: s.replace(" 10\n", "\n"), "topo: has to hold every"),
-        ("phones/optional_silence.txt", lambda s: "AE_B\n", "exactly one of the phones of silence.txt"),
-        ("oov.txt", lambda s: "nothing\n", "oov.txt: has to hold one word of words.txt"),
+        ("topo", lambda s: s.replace(" 10\n", "\n"), "topo: must contain every"),
+        ("phones/optional_silence.txt", lambda s: "AE_B\n", "must contain exactly one phone of silence.txt"),
+        ("oov.txt", lambda s: "nothing\n", "oov.txt: must contain one word of words.txt"),
     ],
 )
 def test_validator_names_what_is_wrong(tmp_path, name, change, told):
@@ -346,7 +346,7 @@ def test_pronunciations_in_numbers(tmp_path):
 def test_a_lang_dir_of_silence_alone_is_refused(tmp_path):
     lang = make(tmp_path)
     (lang.path / "phones/nonsilence.int").write_text("")
-    with pytest.raises(UserError, match="nonsilence.int: there are no phones but silence"):
+    with pytest.raises(UserError, match="nonsilence.int: no phones except silence"):
         LangDir(lang.path).real_phones
 
 

@@ -121,7 +121,7 @@ def test_word_that_only_one_of_the_lexica_has(probable, tmp_path, name, line):
     probable.write(tmp_path)
     with open(tmp_path / name, "a") as f:
         f.write(f"{line}\n")
-    with pytest.raises(UserError, match=f"{name} has 'zoo Z UW', but lexiconp_silprob.txt has not; write it into both"):
+    with pytest.raises(UserError, match=f"{name} has 'zoo Z UW', but lexiconp_silprob.txt does not have it; write it into both"):
         read_dict_dir(tmp_path)
 
 
@@ -219,7 +219,7 @@ def test_counts_of_another_dictionary(counts):
     ("lexiconp_silprob.txt", " AH\n", "\n", r"lexiconp_silprob.txt:2: expected"),
     ("silprob.txt", "</s>_n", "</s>_m", "silprob.txt: expected the four lines"),
     ("silprob.txt", "overall 0", "overall x", "silprob.txt:4: expected a name and a number"),
-    ("silprob.txt", "<s> 0.", "<s> 1.", "silprob.txt: all numbers have to be above 0, that of <s> below 1"),
+    ("silprob.txt", "<s> 0.", "<s> 1.", "silprob.txt: all numbers must be above 0, that of <s> below 1"),
 ])
 def test_damaged_probabilities(probable, tmp_path, name, old, new, message):
     probable.write(tmp_path)

@@ -84,8 +84,8 @@ def test_words_of_any_characters_come_back_as_they_were(words, kind):
     assert all(subwords.words(units) == [word] for word in words for units in (subwords.encode(word), *subwords.spellings(word, 3)))
 
 
-@pytest.mark.parametrize("word, name", [("b\u2581at", "U+2581, with which units mark the beginning of a word"), ("\u2581bat", "U+2581"),
-                                        ("bat\u2585", "U+2585, which sentencepiece keeps"), ("b\0at", "U+0000"),
+@pytest.mark.parametrize("word, name", [("b\u2581at", "U+2581, which marks the beginning of a word in units"), ("\u2581bat", "U+2581"),
+                                        ("bat\u2585", "U+2585, which sentencepiece reserves"), ("b\0at", "U+0000"),
                                         ("bat<unk>", "<unk>, which stands for a whole word"), ("<unk>bat", "<unk>"), ("<unk><unk>", "<unk>")])
 def test_words_that_units_would_not_give_back(word, name, subwords):
     with pytest.raises(UserError, match=re.escape(f"text: the word '{printable(word)}' holds {name}") + ".*; remove it"):
@@ -120,7 +120,7 @@ def test_a_text_that_does_not_fit_the_number_of_units(kind, num, told):
 
 
 def test_a_text_without_words():
-    with pytest.raises(UserError, match="data/text: no words to learn units from"):
+    with pytest.raises(UserError, match="data/text: no words to train units on"):
         train_subwords(["", " "], SubwordOptions(10), "data/text")
 
 
@@ -137,8 +137,8 @@ def test_the_program_writes_a_directory_that_can_be_read(tmp_path):
 
 
 def test_what_is_no_model(tmp_path):
-    with pytest.raises(UserError, match="units.model: no such file; make it with utils/train_subwords.py"):
+    with pytest.raises(UserError, match="units.model: no such file; create it with utils/train_subwords.py"):
         Subwords.read(tmp_path)
     (tmp_path / MODEL).write_bytes(b"nothing of the kind")
-    with pytest.raises(UserError, match="units.model: not a model of sentencepiece"):
+    with pytest.raises(UserError, match="units.model: not a sentencepiece model"):
         Subwords.read(tmp_path)

@@ -21,7 +21,7 @@ def test_words_become_ids_and_strangers_the_oov_word():
 def test_lines_of_nothing_but_oov_are_legal_but_named():
     mapped = map_text({"u1": "zig", "u2": "", "u3": "a", "u4": "<unk> zag"}, WORDS, oov=1)
     assert mapped.oov_only == ["u1", "u4"] and mapped.ids["u1"].tolist() == [1] and mapped.ids["u2"].tolist() == []
-    assert mapped.summary().endswith("; 2 utterance(s) hold no word of it: u1, u4")
+    assert mapped.summary().endswith("; 2 utterance(s) have no word in it: u1, u4")
 
 
 def test_mapping_with_a_lang_dir(tmp_path, caplog):

@@ -2,9 +2,9 @@ r"""A static mixture of back-off models: one back-off model with the n-grams of 
 
     p(w | h) = sum_i lambda_i p_i(w | h)
 
-of every n-gram h w that at least one model lists; the other models back off. The back-off weights of the mixture follow from these
-probabilities, so that the words after each history sum to one. The mixture differs from the mean of the models only where no
-model lists the n-gram. SRILM's `ngram -mix-lm` without `-bayes` makes the same model.
+for every n-gram h w that at least one model lists; the other models back off. The back-off weights of the mixture follow from these
+probabilities, so that the words after each history sum to one. The mixture differs from the weighted mean of the models only for n-grams
+that no model lists. SRILM's `ngram -mix-lm` without `-bayes` computes the same model.
 
 A. Stolcke, "SRILM - an extensible language modeling toolkit", Proc. ICSLP, 2002.
 """
@@ -22,9 +22,9 @@ from pyasr.lang.ngrams.trie import Trie
 def mixture(models: list[Trie], weights: np.ndarray, unknown: str = "<unk>", share_unknown: bool = False) -> Trie:
     """The static mixture of models of any orders; weights float64 (num_models), which sum to one.
 
-    A word that a model lacks has probability 0 under that model. With `share_unknown` the words that the model lacks and the word
-    `unknown` have equal shares of what the model gives `unknown`. In histories such a word counts as `unknown`; where the
-    model lacks that too, the history begins after it.
+    A word that a model lacks has probability 0 under that model. With `share_unknown`, the words that the model lacks and the word
+    `unknown` have equal shares of the model's probability of `unknown`. In histories, such a word counts as `unknown`; if the model
+    lacks that, too, the history begins after it.
     """
     mixed = _union(models)
     probability = np.zeros(len(mixed.nodes.logprob))
@@ -73,5 +73,5 @@ def _scores(mixed: Trie, model: Trie, unknown: str, share_unknown: bool) -> np.n
 
 
 def share_of_unknown(num_lacking: int) -> float:
-    """log10 of the share of p(unknown) that each of the words that a model lacks has, and the unknown word itself."""
+    """log10 of the share of p(unknown) of each word that a model lacks, and of the unknown word itself."""
     return -np.log10(num_lacking + 1)

@@ -1,4 +1,4 @@
-"""From ARPA files to their static mixture, with given weights or those of EM: what utils/mix_lms.py does."""
+"""Static mixtures of ARPA files, with given weights or with weights of EM, for utils/mix_lms.py."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from pyasr.lang.ngrams.trie import trie_of
 from pyasr.lang.train_lm import TextOptions, read_eval_text, write_lm, write_perplexity
 
 WEIGHTS_FILE = "weights"
-_SUM_TOLERANCE = 0.002  # 0.333,0.333,0.333 is meant to sum to one
+_SUM_TOLERANCE = 0.002  # accepts 0.333,0.333,0.333
 _LN10 = math.log(10.0)
 
 
 @dataclass(frozen=True)
 class MixOptions:
-    """How models are mixed: --weights or --heldout."""
+    """Weights of the mixture: --weights or --heldout."""
 
-    weights: str = option("", "weights of the models in their order, which sum to one, as 0.7,0.3")
-    heldout: Path | None = option(None, "text that is not in the training texts; EM finds the weights that make it most probable")
+    weights: str = option("", "weights of the models in their order, comma-separated; they sum to one, such as 0.7,0.3")
+    heldout: Path | None = option(None, "held-out text; EM finds the weights that maximise its probability")
     tolerance: float = option(1e-4, "EM ends when no weight changes by more", minimum=1e-9, maximum=0.1,
                               only=if_set("heldout"))  # fmt: skip
-    lacking: str = option("zero", "probability of words under a model that lacks them: zero, or equal shares, with the OOV word, of "
-                                  "the probability of the OOV word", choices=("zero", "share"))  # fmt: skip
+    lacking: str = option("zero", "probability of words that a model lacks: zero, or equal shares, with the OOV word, of the "
+                                  "probability of the OOV word", choices=("zero", "share"))  # fmt: skip
     text: TextOptions = group(TextOptions, only={"text_ids": if_set("heldout")})
 
 
 def given_weights(options: MixOptions, num_models: int) -> np.ndarray | None:
-    """The weights of --weights, which sum to one; None with --heldout. Raises UserError where they do not fit."""
+    """Weights of --weights, which sum to one; None with --heldout. Raises UserError for invalid weights."""
     if num_models < 2:
         raise UserError("a mixture needs two models or more; give their ARPA files after the output directory")
     if bool(options.weights) == bool(options.heldout):
@@ -72,7 +72,7 @@ class HeldOut:
         self.path, self.options = path, options
         self.sentences = read_eval_text(path, options.text)
         self.words = {word for words in self.sentences for word in words} - {options.text.oov_word}
-        self.scores: list[np.ndarray] = []  # log10 p of each word and end; of the OOV word in place of words that are lacking
+        self.scores: list[np.ndarray] = []  # log10 p of each word and sentence end; that of the OOV word for words that a model lacks
         self.lacking: list[np.ndarray] = []
         self.vocabularies: list[set[str]] = []
 
@@ -85,13 +85,13 @@ class HeldOut:
         self.vocabularies.append(set(arpa.words))
 
     def weights(self) -> np.ndarray:
-        """The weights that EM finds; logs perplexity and weights of each iteration. Words that all models lack are left out.
+        """Weights estimated by EM; logs perplexity and weights of each iteration. Words that all models lack are skipped.
 
-        Raises UserError where the models lack all words of the text.
+        Raises UserError if the models lack all words of the text.
         """
         vocabulary = set().union(*self.vocabularies)
         if not self.words & vocabulary:
-            raise UserError(f"{self.path}: the models have none of its words; give a text of their words")
+            raise UserError(f"{self.path}: the models have none of its words; give a text with words of the models")
         known = ~np.all(self.lacking, axis=0)
         rows = np.stack([self._with_lacking(i, len(vocabulary)) for i in range(len(self.scores))])[:, known]
         for number, (weights, mean) in enumerate(em_weights(_LN10 * rows, self.options.tolerance)):
@@ -99,7 +99,7 @@ class HeldOut:
         return weights
 
     def _with_lacking(self, i: int, num_words: int) -> np.ndarray:
-        """log10 p of each word under model `i`, that of the words that it lacks as --lacking says."""
+        """log10 p of each word under model `i`; words that it lacks are scored according to --lacking."""
         scores, lacking = self.scores[i], self.lacking[i]
         shares = self.options.lacking == "share" and self.options.text.oov_word in self.vocabularies[i]
         substitute = scores + share_of_unknown(num_words - len(self.vocabularies[i])) if shares else -np.inf

@@ -7,9 +7,9 @@ Workshop, 1998 (arXiv cs/0006025). Removing the n-gram h w raises the model's pe
 
     b'(h)  =  (1 - sum_v p(v | h) + p(w | h)) / (1 - sum_v p(v | h') + p(w | h')),
 
-v being all listed words after h, w included, and P(h) the probability of the history, p(w1) p(w2 | w1) ... The probability of
-<s> is p(</s>), because a text has as many of both. The n-gram is removed if exp(D) - 1 is below the threshold and no longer n-gram
-begins with it. All n-grams of an order are compared with the original model; the highest order goes first.
+where v runs over all listed words after h including w, and P(h) is the probability of the history, p(w1) p(w2 | w1) ... The probability
+of <s> is p(</s>), because a text has as many of both. The n-gram is removed if exp(D) - 1 is below the threshold and no longer n-gram
+begins with it. All n-grams of an order are compared with the original model; the highest order is pruned first.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LN10 = np.log(10.0)
 
 
 def prune_by_entropy(trie: Trie, threshold: float, min_order: int = 2, history_model: Trie | None = None) -> None:
-    """Remove n-grams of order `min_order` and above whose removal raises the perplexity by less than the share `threshold`.
+    """Remove n-grams of order `min_order` and above whose removal raises the perplexity by less than the fraction `threshold`.
 
-    history_model  gives P(h) instead of the model itself; it has all words of the model
+    history_model  model for P(h) instead of the model itself; it has all words of the model
     """
     trie.normalize()
     histories = history_log_probabilities(trie, history_model)
@@ -81,7 +81,7 @@ def prune_low_probabilities(trie: Trie, min_order: int = 2) -> None:
     """Remove n-grams of order `min_order` and above that are less probable than their back-off estimates.
 
     As SRILM's `-prune-lowprobs`: from the lowest order up, with new back-off weights after each order, until no such n-gram is
-    left. N-grams that longer ones begin with get their back-off estimates instead.
+    left. N-grams that are prefixes of longer ones get their back-off estimates instead.
     """
     trie.normalize()
     removed = True
@@ -91,7 +91,7 @@ def prune_low_probabilities(trie: Trie, min_order: int = 2) -> None:
 
 
 def _remove_low(trie: Trie, n: int) -> bool:
-    """One round of `prune_low_probabilities` on one order; whether it has removed n-grams."""
+    """One round of `prune_low_probabilities` on one order. Returns whether n-grams were removed."""
     rows = trie.level(n)
     low = trie.backed_off(n) > trie.nodes.logprob[rows]
     if low.any():
@@ -104,10 +104,12 @@ def _remove_low(trie: Trie, n: int) -> bool:
 class PruneOptions:
     """Which n-grams of a model are removed."""
 
-    threshold: float = option(0.0, "remove n-grams whose removal raises the perplexity by a smaller share, as 1e-7", minimum=0)
+
+    threshold: float = option(0.0, "remove n-grams whose removal raises the perplexity by a smaller fraction, such as 1e-7; 0: none",
+                              minimum=0)  # fmt: skip
     lowprobs: bool = option(False, "then remove n-grams that are less probable than their back-off estimates")
     min_order: int = option(2, "order of the shortest n-grams to remove", minimum=2)
-    history_lm: Path | None = option(None, "model for the probabilities of histories, instead of LM itself",
+    history_lm: Path | None = option(None, "model for the probabilities of histories; none: LM itself",
                                      only=if_set("threshold"))  # fmt: skip
 
 
@@ -126,18 +128,18 @@ def prune_lm(source: Path, options: PruneOptions, out: Path) -> None:
 
 
 def _history_model(source: Path | None, trie: Trie) -> Trie | None:
-    """Raises UserError where the model lacks words of the one to be pruned."""
+    """The model of histories. Raises UserError if it lacks words of the model to prune."""
     if source is None:
         return None
     path = arpa_file(source)
     model = trie_of(read_arpa(path), path)
     if lacking := sorted(set(trie.words) - set(model.words)):
-        told = f"{len(lacking)} words of the model to be pruned are not in it, such as '{lacking[0]}'"
-        raise UserError(f"{path}: {told}; estimate it with the same vocabulary")
+        fault = f"{len(lacking)} words of the model to prune are not in it, such as '{lacking[0]}'"
+        raise UserError(f"{path}: {fault}; estimate it with the same vocabulary")
     return model
 
 
 def check_prune_options(options: PruneOptions) -> None:
-    """Raise UserError where nothing is to be removed."""
+    """Raise UserError if no pruning is requested."""
     if not options.threshold and not options.lowprobs:
-        raise UserError("nothing is to be pruned; give --threshold, such as 1e-7, or --lowprobs")
+        raise UserError("no pruning is requested; give --threshold, such as 1e-7, or --lowprobs")

@@ -1,4 +1,4 @@
-"""Back-off models as tries, for work on all their n-grams at once: mixing and pruning.
+"""Back-off models as tries, for operations on all n-grams at once: mixing and pruning.
 
 Node 0 is the empty history. The nodes of the unigrams follow, then those of the bigrams, and so on; within an order they are
 sorted by history, then word. The n-grams after history h are therefore the nodes first[h] ... first[h + 1] - 1. The node of
@@ -23,13 +23,14 @@ _NOISE = 1e-6  # error of sums of probabilities from ARPA files, which have 6 de
 
 
 class Nodes(NamedTuple):
-    """What the compiled loops read, an entry for each node.
+
+    """Arrays of the compiled loops, one entry per node.
 
     parents   int32; the history of the n-gram, -1 for the root
     last      int32; its last word, -1 for the root
     first     int32 (num_nodes + 1); the first of the n-grams after it
-    suffixes  int32; the longest other n-gram that ends with the same words: what it backs off to as a history
-    logprob   float64; log10 p(last word | history), NaN for an n-gram that has been removed and is still a history
+    suffixes  int32; the longest other n-gram that ends with the same words: the back-off state of the history
+    logprob   float64; log10 p(last word | history), NaN for a removed n-gram that is still a history
     backoff   float64; log10 of its back-off weight as a history
     """
 
@@ -42,11 +43,11 @@ class Nodes(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How the n-grams of one order share out the probability of their histories.
+    """The probability mass of the histories of one order.
 
     histories    int64 (num); the history, counted from the first of its order
     probability  float64 (num); p(w | h), 0 for a removed n-gram
-    estimate     float64 (num); log10 p(w | h'), h' being what the history backs off to
+    estimate     float64 (num); log10 p(w | h'), where h' is the history after back-off
     left         float64 (num_histories); 1 - sum of p(w | h) over the n-grams w of a history
     room         float64 (num_histories); 1 - sum of p(w | h') over the same words
     """
@@ -68,7 +69,7 @@ class Trie:
 
     @classmethod
     def of_levels(cls, words: list[str], levels: list[tuple[np.ndarray, np.ndarray]]) -> Trie:
-        """A trie whose probabilities and weights are all 1.
+        """A trie with all probabilities and weights 1.
 
         levels  parents and last words of the n-grams of each order, sorted
         """
@@ -89,7 +90,7 @@ class Trie:
         return slice(self.bounds[n], self.bounds[n + 1])
 
     def counts(self) -> list[int]:
-        """How many n-grams of each order have a probability, from unigrams up."""
+        """Number of n-grams with a probability, by order from unigrams up."""
         return [int((~np.isnan(self.nodes.logprob[self.level(n)])).sum()) for n in range(1, self.order + 1)]
 
     def shares(self, n: int) -> Shares:
@@ -106,8 +107,8 @@ class Trie:
     def normalize(self, lowest: int = 2) -> None:
         """Set the back-off weights of histories of lowest - 1 words and more, so that the probabilities after each sum to one.
 
-        A weight is (1 - sum of p(w | h)) / (1 - sum of p(w | h')) over the listed words w. Where these leave nothing for others,
-        they are scaled to leave one millionth; where there are no others, they are scaled to sum to one.
+        A weight is (1 - sum of p(w | h)) / (1 - sum of p(w | h')) over the listed words w. If these leave no mass for others,
+        they are scaled to leave one millionth; if there are no other words, they are scaled to sum to one.
         """
         for n in range(lowest, self.order + 1):
             shares = self.shares(n)
@@ -125,7 +126,7 @@ class Trie:
         return self.nodes.backoff[self.nodes.parents[rows]] + kernels.lower_estimates(self.nodes, rows.start, rows.stop)
 
     def restore_histories(self) -> None:
-        """Give removed n-grams that begin longer ones their back-off estimates, which changes no probability."""
+        """Give removed n-grams that are prefixes of longer ones their back-off estimates, which changes no probability."""
         for n in range(self.order - 1, 1, -1):
             rows, longer = self.level(n), self.level(n + 1)
             needed = np.zeros(rows.stop - rows.start, bool)
@@ -134,7 +135,7 @@ class Trie:
             self.nodes.logprob[rows] = np.where(needed, self.backed_off(n), self.nodes.logprob[rows])
 
     def arpa(self) -> Arpa:
-        """The tables of the n-grams that have a probability, sorted by words; without orders that have none."""
+        """Tables of the n-grams with a probability, sorted by words; without empty orders."""
         tables, ids = [], np.zeros((1, 0), np.int32)
         for n in range(1, self.order + 1):
             rows = self.level(n)
@@ -149,8 +150,8 @@ class Trie:
 
 
 def trie_of(arpa: Arpa, name: Path) -> Trie:
-    """The model of the file `name` as a trie. N-grams that no text reaches are left out, with a warning: their history is not
-    listed, or <s> is in them but not first, or </s> but not last."""
+    """The model of the file `name` as a trie. Unreachable n-grams are skipped, with a warning: their history is not listed, or they
+    contain <s> after the first word or </s> before the last."""
     begin, end, num_words = arpa.index[BEGIN], arpa.index[END], len(arpa.words)
     keys, rows, levels, bound = [], [], [], 0
     for n, table in enumerate(arpa.tables, 1):
@@ -166,5 +167,5 @@ def trie_of(arpa: Arpa, name: Path) -> Trie:
         trie.nodes.logprob[trie.level(n)] = table.logprob[order]
         trie.nodes.backoff[trie.level(n)] = table.backoff[order] if n < arpa.order else 0.0
     if dropped := sum(map(len, arpa.tables)) - sum(map(len, rows)):
-        log.warning(f"{name}: {dropped} n-grams left out, because their history is not listed or <s> or </s> is inside them")
+        log.warning(f"{name}: {dropped} n-grams skipped, because their history is not listed or <s> or </s> is inside them")
     return trie

@@ -10,7 +10,7 @@ from pyasr.lang.arpa_kernels import find_key
 
 @njit(cache=True, nogil=True)
 def _child(last, first, history, word):
-    """The node of `word` after a history, -1 where there is none. Every word is a unigram."""
+    """Node of `word` after a history, -1 if there is none. Every word is a unigram."""
     if history == 0:
         return np.int64(1 + word)
     at = find_key(last, first[history], first[history + 1], word)
@@ -19,7 +19,7 @@ def _child(last, first, history, word):
 
 @njit(cache=True, nogil=True)
 def _longest(last, first, suffixes, history, word):
-    """The node of the longest n-gram that is `word` after a suffix of the history."""
+    """Node of the longest n-gram that consists of a suffix of the history and `word`."""
     found = _child(last, first, history, word)
     while found < 0:
         history = suffixes[history]
@@ -29,7 +29,7 @@ def _longest(last, first, suffixes, history, word):
 
 @njit(cache=True, nogil=True)
 def suffixes_of(parents, last, first):
-    """The longest other n-gram that ends with the same words, for each node; the root for unigrams. int32 (num_nodes)."""
+    """Longest other n-gram that ends with the same words, for each node; the root for unigrams. int32 (num_nodes)."""
     suffixes = np.zeros(len(parents), np.int32)
     for node in range(1, len(parents)):
         if parents[node] > 0:
@@ -51,7 +51,7 @@ def _log_probability(nodes, history, word):
 
 @njit(cache=True, nogil=True)
 def lower_estimates(nodes, begin, end):
-    """log10 p(w | h') of the nodes begin ... end - 1; their histories back off to h'. float64 (end - begin)."""
+    """log10 p(w | h') of the nodes begin ... end - 1, where h' is the history after back-off. float64 (end - begin)."""
     estimates = np.empty(end - begin)
     for node in range(begin, end):
         estimates[node - begin] = _log_probability(nodes, nodes.suffixes[nodes.parents[node]], nodes.last[node])
@@ -60,7 +60,7 @@ def lower_estimates(nodes, begin, end):
 
 @njit(cache=True, nogil=True)
 def follow(nodes, model, words):
-    """log10 p(w | h) under the model, whose nodes are `model`, of all nodes; 0 for the root. float64 (num_nodes).
+    """log10 p(w | h) under the model with the nodes `model`, of all nodes; 0 for the root. float64 (num_nodes).
 
     words  the model's number of each word; -1 for a word of probability 0, after which histories begin
     """
