@@ -1,17 +1,17 @@
 r"""Maximum-likelihood estimation of the total variability model by EM with minimum divergence, over all ranks.
 
-The posteriors gamma of the UBM stay as they are, so N, F and S = sum gamma x x' of every utterance are computed once. With the mean v_u and
-the covariance C_u of utterance u's i-vector (`extractor`),
+The posteriors gamma of the UBM are constant, so N, F and S = sum gamma x x' of every utterance are computed once. With the mean v_u and
+the covariance C_u of the i-vector of utterance u (`extractor`),
 
     Y_g = sum_u F_ug v_u',     R_g = sum_u N_ug (C_u + v_u v_u')                             E-step
     M_g = Y_g R_g^-1,          S_g = (sum_u S_ug - Y_g M_g' - M_g Y_g' + M_g R_g M_g') / N_g   M-step
 
-and the prior becomes N(m, K) with m the mean of v_u and K that of C_u + v_u v_u' - m m'. Minimum divergence makes it N(p e_1, 1) again:
-with K = A A', a reflection H that takes A^-1 m to p e_1, and M_g A H for M_g, the likelihood is the same. It is, up to constants,
+and the prior becomes N(m, K), where m is the mean of v_u and K that of C_u + v_u v_u' - m m'. Minimum divergence restores N(p e_1, 1):
+with K = A A', a reflection H that maps A^-1 m to p e_1, and M_g A H in place of M_g, the likelihood is the same. Up to constants, it is
 
     sum_u ( b_u' v_u - log |L_u| - p^2 ) / 2 - sum_g ( N_g log |S_g| + tr S_g^-1 S_g ) / 2
 
-and never falls, but for the flooring of covariances: no eigenvalue of S_g relative to their mean is less than `variance_floor_factor`.
+and never falls, except by the flooring of covariances: the eigenvalues of S_g relative to their mean are at least `variance_floor_factor`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _FIRST_OFFSET, _FIRST_SPREAD = 100.0, 0.1
 
 @dataclass(frozen=True)
 class EmOptions:
-    """The extractor's size and training."""
+    """Size and training of the extractor."""
 
     ivector_dim: int = option(40, "dimension of the i-vectors", minimum=1)
-    num_iters: int = option(10, "iterations of EM for the extractor", minimum=1)
-    covariances: str = option("full", "covariances of the frames around the speaker's means", choices=("full", "diagonal"))
-    gaussian_min_count: float = option(100.0, "Gaussians with fewer frames keep their parameters", minimum=0.0)
-    variance_floor_factor: float = option(0.1, "floor of covariances, relative to their mean", minimum=0.0, maximum=1.0)
+    num_iters: int = option(10, "number of EM iterations of the extractor", minimum=1)
+    covariances: str = option("full", "type of the within-speaker covariances of frames", choices=("full", "diagonal"))
+    gaussian_min_count: float = option(100.0, "minimum number of frames for an update of a Gaussian", minimum=0.0)
+    variance_floor_factor: float = option(0.1, "floor of the covariances, relative to their mean", minimum=0.0, maximum=1.0)
 
 
 @dataclass
 class Accumulators:
-    """Sums over utterances, float64; they add over ranks.
+    """Sums over utterances, float64, which can be added over ranks.
 
     cross (num_gauss, D, R): Y;  second (num_gauss, R, R): R;  mean (R), outer (R, R): sums of v and C + v v';
-    total (2): utterances, and sum_u ( b' v - log |L| - p^2 ) / 2
+    total (2): number of utterances, and sum_u ( b' v - log |L| - p^2 ) / 2
     """
 
     cross: np.ndarray
@@ -59,7 +59,7 @@ class Accumulators:
 
     @classmethod
     def of(cls, extractor: IvectorExtractor, stats: BaumWelchStats) -> Accumulators:
-        """The E-step on this rank's utterances."""
+        """E-step on the utterances of this rank."""
         dim = extractor.dim
         sums = cls(np.zeros_like(extractor.projections), np.zeros((extractor.num_gauss, dim, dim)), np.zeros(dim), np.zeros((dim, dim)),
                    np.zeros(2))
@@ -81,7 +81,7 @@ class Accumulators:
         self.total += num, 0.5 * (np.vdot(linear, means) + log_dets.sum() - num * extractor.prior_offset ** 2)
 
     def allreduce(self, comm) -> Accumulators:
-        """Replace the sums by those over all ranks; returns itself."""
+        """Replace the sums by those over all ranks. Returns the object itself."""
         for array in (self.cross, self.second, self.mean, self.outer, self.total):
             comm.allreduce(array)
         return self
@@ -102,7 +102,7 @@ class FrameTotals:
 
 
 def first_extractor(totals: FrameTotals, options: EmOptions, seed: int) -> IvectorExtractor:
-    """Means and covariances of the frames of each Gaussian (and one frame's weight of all frames'), and small random directions."""
+    """Means and covariances of the frames of each Gaussian (with all frames added with the weight of one), and small random directions."""
     num_frames = totals.counts.sum()
     mean = totals.sums.sum(0) / num_frames
     moment = totals.squares.sum(0) / num_frames
@@ -118,15 +118,15 @@ def first_extractor(totals: FrameTotals, options: EmOptions, seed: int) -> Ivect
 
 
 def train(stats: BaumWelchStats, comm, options: EmOptions, seed: int = 0) -> IvectorExtractor:
-    """EM on the statistics of all ranks: the same extractor on every rank.
+    """EM on the statistics of all ranks. Returns the same extractor on every rank.
 
-    Raises UserError when there are no more utterances than dimensions, and for features some of which are constant.
+    Raises UserError if there are no more utterances than dimensions, or if some features are constant.
     """
     totals = FrameTotals.of(stats, comm)
     num_utterances = comm.reduce_scalar(len(stats.counts))
     if num_utterances <= options.ivector_dim:
-        raise UserError(f"i-vectors of {options.ivector_dim} dimensions from {num_utterances:.0f} utterances; give more data, or lower "
-                        "--ivector-dim")
+        raise UserError(f"{num_utterances:.0f} utterances are too few for i-vectors of dimension {options.ivector_dim}; "
+                        "give more data, or lower --ivector-dim")
     extractor = comm.bcast_object(first_extractor(totals, options, seed) if comm.rank == 0 else None)
     course = Course("iteration of the extractor", options.num_iters)
     for x in range(options.num_iters):
@@ -141,7 +141,7 @@ def train(stats: BaumWelchStats, comm, options: EmOptions, seed: int = 0) -> Ive
 
 
 def log_likelihood(extractor: IvectorExtractor, sums: Accumulators, totals: FrameTotals) -> float:
-    """log p of all frames given their Gaussians (those weighted by gamma), the i-vectors integrated out."""
+    """log p of all frames given their Gaussians (weighted by gamma), integrated over the i-vectors."""
     log_dets = np.linalg.slogdet(extractor.precisions)[1]
     frames = totals.counts @ (log_dets - extractor.feat_dim * np.log(2 * np.pi)) - np.vdot(extractor.precisions, totals.squares)
     return float(0.5 * frames + sums.total[1])
@@ -167,7 +167,7 @@ def _restricted(covariances: np.ndarray, options: EmOptions) -> np.ndarray:
 
 
 def minimum_divergence(sums: Accumulators) -> tuple[np.ndarray, float]:
-    """(A H (R, R), p): M_g A H and the prior N(p e_1, 1) are the same model as M_g and the prior of the i-vectors' moments."""
+    """(A H (R, R), p): M_g A H with the prior N(p e_1, 1) is the same model as M_g with the moments of the i-vectors as prior."""
     num = sums.total[0]
     mean = sums.mean / num
     factor = np.linalg.cholesky(sums.outer / num - np.outer(mean, mean))

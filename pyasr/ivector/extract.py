@@ -1,4 +1,4 @@
-"""I-vectors of a data directory, by parallel jobs with whole speakers each: one of each speaker, and online ones of each utterance.
+"""I-vectors of a data directory, by parallel jobs with whole speakers each: one per speaker, and online i-vectors per utterance.
 
 OUT/ivector.scp (vectors by speaker, of all frames), OUT/ivector_online.scp (matrices by utterance), OUT/ivector_period.
 """
@@ -28,9 +28,9 @@ KINDS = ("ivector", "ivector_online")
 
 @dataclass(frozen=True)
 class ExtractDirOptions:
-    """What becomes of speakers with many utterances, and of utterances without features."""
+    """How speakers with many utterances, and utterances without features, are treated."""
 
-    utts_per_spk_max: int = option(0, "utterances after which a speaker is taken for a new one, so that training data has many; 0: never",
+    utts_per_spk_max: int = option(0, "number of utterances after which a speaker counts as a new one, for training data; 0: never",
                                    minimum=0)  # fmt: skip
     missing: LeftOutOptions = group(LeftOutOptions)
 
@@ -67,7 +67,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
 
 
 def parts_to_extract(spec: ExtractSpec) -> AbstractContextManager[None]:
-    """In the block, the jobs have their parts of the data directory."""
+    """Context in which the jobs have their parts of the data directory."""
     return parts_of_jobs(spec.data, spec.out, split_by_speakers(spec.data, spec.num_jobs), INPUT_TABLES)
 
 
@@ -76,7 +76,7 @@ def _writer(spec: ExtractSpec, kind: str, job: int) -> ArkWriter:
 
 
 class _Speakers:
-    """The extractor at work on one speaker after the other; `left_out` tells which utterances could not be used, and why."""
+    """Extracts i-vectors of one speaker after the other; `left_out` maps unusable utterances to reasons."""
 
     def __init__(self, spec: ExtractSpec, part: Part):
         directory = spec.extractor_dir
@@ -90,7 +90,7 @@ class _Speakers:
         return ((utt, *found) for utt, found in zip(keys, in_order) if found)
 
     def _views(self, utt: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """As of `IvectorFeatures`; None of an utterance that is left out."""
+        """As in `IvectorFeatures`; None for a skipped utterance."""
         try:
             plain, normalised = self.features[utt]
         except LeftOut as reason:
@@ -101,7 +101,7 @@ class _Speakers:
 
 
 def merge(spec: ExtractSpec) -> None:
-    """The tables of all jobs as one of each kind, and `ivector_period`. Raises UserError when too many utterances were left out."""
+    """Merge the tables of all jobs, one of each kind, and write `ivector_period`. Raises UserError if too many utterances were skipped."""
     tables: dict[str, dict[str, str]] = {kind: {} for kind in (*KINDS, "left_out")}
     for job in range(1, spec.num_jobs + 1):
         for kind in KINDS:

@@ -1,15 +1,15 @@
-r"""The total variability model and the i-vectors that it gives (Dehak et al. 2011; Kaldi's ivector-extractor).
+r"""The total variability model and its i-vectors (Dehak et al. 2011; Kaldi's ivector-extractor).
 
-A frame x of Gaussian g of the UBM, said by the speaker with i-vector v (dimension R), is
+A frame x of Gaussian g of the UBM, from the speaker with i-vector v (dimension R), is
 
     x ~ N(M_g v, S_g),       v ~ N(p e_1, 1),       e_1 = (1, 0, ..., 0)
 
-The mean of Gaussian g over speakers is p times the first column of M_g: the prior's offset p takes the place of a mean of its own. With
-N_g = sum_t gamma_g(t) and F_g = sum_t gamma_g(t) x_t the i-vector has the posterior N(L^-1 b, L^-1) where
+The mean of Gaussian g over speakers is p times the first column of M_g, so the prior offset p replaces separate means. With
+N_g = sum_t gamma_g(t) and F_g = sum_t gamma_g(t) x_t, the i-vector has the posterior N(L^-1 b, L^-1), where
 
     L = s + sum_g N_g M_g' S_g^-1 M_g,       b = s p e_1 + sum_g M_g' S_g^-1 F_g,       s = max(1, sum_g N_g / max_count)
 
-All numbers are float64. What is called an i-vector outside this module has p subtracted from its first element.
+All numbers are float64. Outside this module, i-vectors have p subtracted from their first element.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXTRACTOR_FILE = "final.ie"
 
 @dataclass(frozen=True)
 class IvectorExtractor:
-    """The model's parameters. Arrays are not to be changed.
+    """Parameters of the model. The arrays must not be changed.
 
     projections   M_g, float64 (num_gauss, D, R)
     precisions    S_g^-1, float64 (num_gauss, D, D)
@@ -40,12 +40,12 @@ class IvectorExtractor:
 
     @property
     def num_gauss(self) -> int:
-        """Gaussians, as many as the UBM has."""
+        """Number of Gaussians, that of the UBM."""
         return len(self.projections)
 
     @property
     def feat_dim(self) -> int:
-        """Columns of the features, D."""
+        """Number of feature columns, D."""
         return self.projections.shape[1]
 
     @property
@@ -70,18 +70,18 @@ class IvectorExtractor:
         return (self.projections.transpose(0, 2, 1) @ weighted).reshape(self.num_gauss, -1)
 
     def terms(self, counts: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(b, L) without the prior's part, (U, R) and (U, R, R), of statistics N (U, num_gauss) and F (U, num_gauss, D)."""
+        """(b, L) without the part of the prior, (U, R) and (U, R, R), of statistics N (U, num_gauss) and F (U, num_gauss, D)."""
         return sums.reshape(len(sums), -1) @ self._weighted, (counts @ self._products).reshape(-1, self.dim, self.dim)
 
     def add_prior(self, linear: np.ndarray, quadratic: np.ndarray, scale: np.ndarray | float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """(b, L) of `terms` with the prior, times s = `scale` (U)."""
+        """(b, L) of `terms` plus the prior, times s = `scale` (U)."""
         scale = np.broadcast_to(scale, len(linear))
         linear = linear.copy()
         linear[:, 0] += scale * self.prior_offset
         return linear, quadratic + scale[:, None, None] * np.eye(self.dim)
 
     def posterior(self, counts: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means (U, R), offset included, and covariances (U, R, R) of the i-vectors, with s = 1."""
+        """Means (U, R), including the offset, and covariances (U, R, R) of the i-vectors, with s = 1."""
         return gaussian(*self.add_prior(*self.terms(counts, sums)))
 
     def estimate(self, linear: np.ndarray, quadratic: np.ndarray, counts: np.ndarray, max_count: float = 0.0) -> np.ndarray:
@@ -120,7 +120,7 @@ def write_extractor(path: Path, extractor: IvectorExtractor) -> None:
 
 
 def read_extractor(path: Path) -> IvectorExtractor:
-    """The extractor that `write_extractor` wrote. Raises UserError with file and byte for anything else."""
+    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for any other content."""
     reader = KaldiReader(path)
     reader.expect("<IvectorExtractor>")
     reader.expect("<w>")
@@ -131,7 +131,7 @@ def read_extractor(path: Path) -> IvectorExtractor:
     reader.expect("<M>")
     before, num_gauss = reader.offset, reader.int32()
     if not 0 < num_gauss <= reader.num_left:
-        raise reader.error(f"{num_gauss} Gaussians are impossible with {reader.num_left} bytes left; the file is damaged", before)
+        raise reader.error(f"{num_gauss} Gaussians do not fit into the remaining {reader.num_left} bytes; the file is damaged", before)
     projections = [reader.matrix() for _ in range(num_gauss)]
     reader.expect("<SigmaInv>")
     precisions = [reader.symmetric() for _ in range(num_gauss)]

@@ -1,6 +1,6 @@
-"""The two views of features that i-vectors need: normalised, to find each frame's Gaussians, and plain, to keep what is the speaker's own.
+"""Features for i-vectors in two versions: normalised, to find the Gaussians of each frame, and plain, to keep speaker characteristics.
 
-Both have the derivatives, the splicing and the matrix (LDA+MLLT) that `input.json` and `final.mat` of the extractor's directory tell.
+Both have the derivatives, the splicing and the matrix (LDA+MLLT) given by `input.json` and `final.mat` of the extractor's directory.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class IvectorFeatures:
 
     @property
     def dim(self) -> int:
-        """Columns of both."""
+        """Number of columns of both versions."""
         return self._plain.dim
 
     def num_frames(self, utt: str) -> int:
-        """Frames of an utterance. Raises LeftOut for one that has none to be used."""
+        """Number of frames of an utterance. Raises LeftOut for an utterance without usable frames."""
         if utt not in self._known:
             raise LeftOut("no features in feats.scp")
         raw = self._plain.raw(utt)
@@ -51,7 +51,7 @@ class IvectorFeatures:
 
 
 def write_inputs(directory: Path, inputs: InputOptions, model_dir: Path | None) -> None:
-    """Write what `IvectorFeatures` reads: `inputs`, or with a model directory its matrix, its splicing and its derivatives.
+    """Write the files that `IvectorFeatures` reads: `inputs`, or the matrix, the splicing and the derivatives of a model directory.
 
     Raises UserError for a model directory that cannot be read.
     """

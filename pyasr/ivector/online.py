@@ -1,8 +1,8 @@
-r"""I-vectors of a speaker from what has been heard so far, as Kaldi's ivector-extract-online2 gives them.
+r"""I-vectors of a speaker from the speech so far, as in Kaldi's ivector-extract-online2.
 
-Row i of an utterance's matrix is the i-vector of the frames 0 ... i P of it and of all earlier utterances of the speaker; it stands for the
-frames i P ... (i + 1) P - 1. The statistics that count are scaled: posteriors by `posterior_scale`, and what an utterance takes over from
-earlier ones to at most `max_remembered_frames` frames.
+Row i of the matrix of an utterance is the i-vector of its frames 0 ... i P and of all earlier utterances of the speaker. It is used for the
+frames i P ... (i + 1) P - 1. The statistics are scaled: posteriors by `posterior_scale`, and those of earlier utterances to at most
+`max_remembered_frames` frames.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PERIODS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """How frames count and how often an i-vector is estimated; Kaldi's names."""
+    """Weights of the frames and period of the i-vectors; option names are Kaldi's."""
 
-    ivector_period: int = option(10, "frames from one online i-vector to the next", minimum=1)
-    max_count: float = option(100.0, "scaled frames beyond which the prior grows with the data; 0: it never does", minimum=0.0)
-    max_remembered_frames: int = option(1000, "frames that earlier utterances of the speaker count for at most; 0: all", minimum=0)
+    ivector_period: int = option(10, "period of online i-vectors, frames", minimum=1)
+    max_count: float = option(100.0, "scaled frames above which the weight of the prior grows with the data; 0: never", minimum=0.0)
+    max_remembered_frames: int = option(1000, "maximum number of frames kept from earlier utterances of the speaker; 0: all", minimum=0)
     posteriors: PosteriorOptions = group(PosteriorOptions)
 
 
 @dataclass(frozen=True)
 class SpeakerStats:
-    """What is known of a speaker: scaled number of frames, and b (R) and L (R, R) without the prior's part."""
+    """Statistics of a speaker: scaled number of frames, and b (R) and L (R, R) without the part of the prior."""
 
     count: float
     linear: np.ndarray
@@ -42,27 +42,27 @@ class SpeakerStats:
 
     @classmethod
     def zeros(cls, dim: int) -> SpeakerStats:
-        """Nothing known."""
+        """Statistics without data."""
         return cls(0.0, np.zeros(dim), np.zeros((dim, dim)))
 
     def __add__(self, other: SpeakerStats) -> SpeakerStats:
         return SpeakerStats(self.count + other.count, self.linear + other.linear, self.quadratic + other.quadratic)
 
     def limited(self, max_count: float) -> SpeakerStats:
-        """Scaled down to a count of at most `max_count`."""
+        """Statistics scaled to a count of at most `max_count`."""
         scale = min(1.0, max_count / self.count) if self.count else 1.0
         return SpeakerStats(scale * self.count, scale * self.linear, scale * self.quadratic)
 
 
 class OnlineExtractor:
-    """I-vectors of utterances given what was said before, by the total variability model and the background model of a directory."""
+    """I-vectors of utterances given earlier ones, by the extractor and the background model of a directory."""
 
     def __init__(self, extractor: IvectorExtractor, ubm: AmDiagGmm, options: ExtractOptions):
         self.extractor, self.ubm, self.options = extractor, ubm, options
 
     @staticmethod
     def read(directory: Path, options: ExtractOptions) -> OnlineExtractor:
-        """The one of an extractor's directory. Raises UserError where its two models do not belong together."""
+        """The extractor of a directory. Raises UserError if its two models do not match."""
         extractor, ubm = read_extractor(directory / EXTRACTOR_FILE), read_ubm(directory / UBM_FILE)
         if (ubm.num_gauss, ubm.dim) != (extractor.num_gauss, extractor.feat_dim):
             sizes = f"{ubm.num_gauss} Gaussians of {ubm.dim} columns, {EXTRACTOR_FILE} {extractor.num_gauss} of {extractor.feat_dim}"
@@ -70,18 +70,18 @@ class OnlineExtractor:
         return OnlineExtractor(extractor, ubm, options)
 
     def remembered(self, stats: SpeakerStats) -> SpeakerStats:
-        """What the next utterance takes over."""
+        """Statistics that the next utterance takes over."""
         most = self.options.max_remembered_frames * self.options.posteriors.posterior_scale
         return stats.limited(most) if most else stats
 
     def ivector(self, stats: SpeakerStats) -> np.ndarray:
-        """The i-vector of all that is known, float32 (R)."""
+        """I-vector of the statistics, float32 (R)."""
         return self._estimate(np.array([stats.count]), stats.linear[None], stats.quadratic[None])[0]
 
     def __call__(self, plain: np.ndarray, normalised: np.ndarray, before: SpeakerStats) -> tuple[np.ndarray, SpeakerStats]:
-        """I-vectors of an utterance, float32 (ceil(T / period), R), and its own statistics, to be added to those `before` it.
+        """I-vectors of an utterance, float32 (ceil(T / period), R), and its own statistics, to be added to `before`, those of earlier ones.
 
-        plain, normalised  the two views of its frames (T, D), see `pyasr.ivector.features`
+        plain, normalised  the two versions of its frames (T, D), see `pyasr.ivector.features`
         """
         num_rows = -(-len(plain) // self.options.ivector_period)
         own, rows = SpeakerStats.zeros(self.extractor.dim), []
@@ -95,9 +95,9 @@ class OnlineExtractor:
 
     def in_order(self, utterances: Iterable[tuple[np.ndarray, np.ndarray] | None],
                  utts_per_spk_max: int = 0) -> Iterator[tuple[np.ndarray, SpeakerStats] | None]:  # fmt: skip
-        """What a call gives of each utterance of a speaker, (plain, normalised), given the earlier ones; None for None.
+        """Results of calls for each utterance (plain, normalised) of a speaker, given the earlier ones; None for None.
 
-        utts_per_spk_max  utterances after which the speaker is taken for a new one; 0: never
+        utts_per_spk_max  number of utterances after which the speaker counts as a new one; 0: never
         """
         before = SpeakerStats.zeros(self.extractor.dim)
         for number, views in enumerate(utterances):
@@ -111,7 +111,7 @@ class OnlineExtractor:
             yield rows, own
 
     def _periods(self, plain: np.ndarray, normalised: np.ndarray):
-        """(N, F) of frame 0 alone, then of the next `ivector_period` frames, and so on, many at once; zeros after the last frame."""
+        """(N, F) of frame 0 alone, then of the next `ivector_period` frames, and so on, in batches; zeros after the last frame."""
         period, num_frames = self.options.ivector_period, len(plain)
         num_periods = -(-(num_frames - 1) // period) + 1 if num_frames else 0
         for first in range(0, num_periods, _PERIODS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Baum-Welch statistics of utterances: how many frames each Gaussian of the UBM has, their sum, their second moments."""
+"""Baum-Welch statistics of utterances: number of frames of each Gaussian of the UBM, their sum, their second moments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FRAMES_PER_BLOCK = 256
 
 @dataclass(frozen=True)
 class BaumWelchStats:
-    """Statistics of this rank's utterances, float64.
+    """Statistics of the utterances of this rank, float64.
 
     counts   N, (num_utterances, num_gauss)
     sums     F, (num_utterances, num_gauss, D)
@@ -26,9 +26,9 @@ class BaumWelchStats:
 
 def collect(utterances: Iterable[tuple[np.ndarray, np.ndarray]], num_gauss: int, dim: int,
             sums: np.ndarray | None = None) -> BaumWelchStats:  # fmt: skip
-    """Statistics of (posteriors (T, num_gauss), features (T, dim)) of each utterance; one without frames does not count.
+    """Statistics of (posteriors (T, num_gauss), features (T, dim)) of each utterance; utterances without frames do not count.
 
-    sums  where F is put, float64 (at least as many as there are utterances, num_gauss, dim); None: in memory
+    sums  array for F, float64 (at least the number of utterances, num_gauss, dim); None: allocated in memory
     """
     if sums is None:
         utterances = list(utterances)

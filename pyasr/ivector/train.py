@@ -1,4 +1,4 @@
-"""Training of an i-vector extractor as one MPI job: UBM, statistics of the utterances, EM; every rank has its shard of the data."""
+"""Training of an i-vector extractor as one MPI job: UBM, statistics of the utterances, EM; every rank has a shard of the data."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, UbmOptions, frame_post
 
 @dataclass(frozen=True)
 class StatsOptions:
-    """Which frames the extractor is trained on, and how much each counts."""
+    """Selection and weight of the frames that train the extractor."""
 
-    subsample: int = option(2, "every n-th frame of an utterance trains the extractor", minimum=1)
+    subsample: int = option(2, "step between the frames of an utterance that train the extractor, frames; 1: all frames", minimum=1)
     posteriors: PosteriorOptions = group(PosteriorOptions, posterior_scale=1.0)
     missing: LeftOutOptions = group(LeftOutOptions)
 
 
 @dataclass(frozen=True)
 class IvectorSpec:
-    """The work of `train_rank`; `out` has the files of `write_inputs`."""
+    """The work of `train_rank`; `out` contains the files of `write_inputs`."""
 
     data: Path
     out: Path
@@ -58,7 +58,7 @@ def train_rank(spec: IvectorSpec, comm) -> None:
 
 
 def _usable(spec: IvectorSpec, features: IvectorFeatures, comm) -> dict[str, int]:
-    """{utterance: number of frames} of this rank. Raises UserError when too many utterances cannot be used."""
+    """{utterance: number of frames} of this rank. Raises UserError if too many utterances cannot be used."""
     lengths, left_out = {}, {}
     for utt in split(spec.data, comm.size)[comm.rank]:
         try:
@@ -72,7 +72,7 @@ def _usable(spec: IvectorSpec, features: IvectorFeatures, comm) -> dict[str, int
 
 
 def _subsampled(spec: IvectorSpec, features: IvectorFeatures, lengths: dict[str, int], room: int) -> np.ndarray:
-    """The frames (T, D) that train the UBM."""
+    """Frames (T, D) that train the UBM."""
     step, end = spec.ubm.ubm_subsample, 0
     frames = zeros((sum(-(-num_frames // step) for num_frames in lengths.values()), features.dim), np.float32, room, spec.out)
     for utt in lengths:
@@ -83,14 +83,14 @@ def _subsampled(spec: IvectorSpec, features: IvectorFeatures, lengths: dict[str,
 
 
 def _report(spec: IvectorSpec, left_out: dict[str, str], comm) -> None:
-    """Name all ranks' utterances that are left out, on rank 0."""
+    """Log the skipped utterances of all ranks, on rank 0."""
     everywhere = {utt: reason for part in comm.gather(left_out) or [] for utt, reason in part.items()}
     if comm.rank == 0:
         check_left_out(everywhere, len(DataDir(spec.data).utterances), spec.stats.missing, str(spec.data), "make their features")
 
 
 def _weighted(options: StatsOptions, features: IvectorFeatures, keys: list[str], ubm: AmDiagGmm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(posteriors, plain features) of the frames of each utterance that count."""
+    """(posteriors, plain features) of the selected frames of each utterance."""
     progress = log.Progress("statistics", len(keys), "utterances")
     for i, utt in enumerate(keys, 1):
         plain, normalised = (view[::options.subsample] for view in features[utt])

@@ -1,7 +1,7 @@
-r"""The universal background model: one diagonal Gaussian mixture of all frames, which says which Gaussian a frame belongs to.
+r"""The universal background model: one diagonal Gaussian mixture of all frames, which gives the Gaussians of a frame.
 
-One Gaussian is split step by step while EM goes on, over all ranks, with the statistics and updates of the acoustic models' mixtures. The
-halves of a Gaussian go a whole standard deviation apart: there are no pdfs here to keep mixtures small and EM off saddle points.
+One Gaussian is split step by step during EM, over all ranks, with the statistics and updates of the mixtures of acoustic models. The
+halves of a Gaussian are moved apart by a whole standard deviation, because no pdfs keep mixtures small and EM off saddle points.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ UBM_FILE = "final.dubm"
 
 @dataclass(frozen=True)
 class UbmOptions:
-    """Size and training of the UBM. After iteration x of I that split there are num_gauss^((x + 1) / I) Gaussians."""
+    """Size and training of the UBM. After iteration x of the I iterations with splits, it has num_gauss^((x + 1) / I) Gaussians."""
 
-    num_gauss: int = option(128, "Gaussians of the UBM", minimum=1)
-    ubm_iters: int = option(24, "iterations of EM for the UBM", minimum=1)
-    ubm_split_iters: int = option(16, "of these, the first ones, after which Gaussians are split", minimum=1)
-    ubm_subsample: int = option(5, "every n-th frame trains the UBM", minimum=1)
+    num_gauss: int = option(128, "number of Gaussians of the UBM", minimum=1)
+    ubm_iters: int = option(24, "number of EM iterations of the UBM", minimum=1)
+    ubm_split_iters: int = option(16, "number of initial iterations after which Gaussians are split", minimum=1)
+    ubm_subsample: int = option(5, "step between the frames that train the UBM, frames; 1: all frames", minimum=1)
     update: GmmUpdateOptions = group(GmmUpdateOptions, perturb_factor=1.0)
-    seed: int = option(0, "seed of the splitting of Gaussians, and of the extractor's first directions")
+    seed: int = option(0, "seed of the splits of Gaussians and of the initial directions of the extractor")
 
     def target(self, x: int) -> int:
-        """Gaussians after iteration `x` (0-based)."""
+        """Number of Gaussians after iteration `x` (0-based)."""
         return round(self.num_gauss ** min((x + 1) / self.ubm_split_iters, 1.0))
 
     def check(self) -> None:
-        """Raises UserError where iterations end before all Gaussians are there."""
-        reached = self.target(self.ubm_iters - 2)  # nothing is split after the last iteration
+        """Raise UserError if the iterations end before the UBM has all Gaussians."""
+        reached = self.target(self.ubm_iters - 2)  # there is no split after the last iteration
         if reached < self.num_gauss:
             raise UserError(f"--ubm-iters {self.ubm_iters} would end with {reached} of --num-gauss {self.num_gauss} Gaussians; "
                             f"give more iterations than --ubm-split-iters {self.ubm_split_iters}, or lower that")
@@ -48,17 +48,17 @@ class UbmOptions:
 
 @dataclass(frozen=True)
 class PosteriorOptions:
-    """How much a frame counts for each Gaussian; Kaldi's names."""
+    """Weights of a frame for the Gaussians; option names are Kaldi's."""
 
-    posterior_scale: float = option(0.1, "factor on the frames' posteriors: neighbouring frames are alike", minimum=1e-3, maximum=1.0)
-    min_post: float = option(0.025, "posteriors of Gaussians below it are taken as zero", minimum=0.0, maximum=1.0)
+    posterior_scale: float = option(0.1, "factor on posteriors, because adjacent frames are correlated", minimum=1e-3, maximum=1.0)
+    min_post: float = option(0.025, "minimum posterior of a Gaussian; smaller ones are set to 0", minimum=0.0, maximum=1.0)
 
 
 def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
-    """The mixture of the frames (T, D) of all ranks, the same on every rank. Raises UserError when there are too few to train one."""
+    """The mixture of the frames (T, D) of all ranks, the same on every rank. Raises UserError if they are too few."""
     mean, variances, num_frames = global_moments(feats, comm)
     if num_frames < 2 * options.update.min_count:
-        raise UserError(f"a UBM of {num_frames:.0f} frames; give more data, or lower --ubm-subsample")
+        raise UserError(f"{num_frames:.0f} frames are too few for a UBM; give more data, or lower --ubm-subsample")
     floored = np.maximum(variances, options.update.min_variance)
     model = AmDiagGmm.from_moments([0, 1], [1.0], mean[None], floored[None])
     course = Course("iteration of the UBM", options.ubm_iters)
@@ -73,16 +73,16 @@ def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
 
 
 def _frames(feats: np.ndarray) -> PdfFrames:
-    """Frames (T, D) that all belong to the one pdf."""
+    """Frames (T, D) that all belong to a single pdf."""
     return ((0, block) for block in blocks(feats))
 
 
 def report_size(directory: Path, options: UbmOptions) -> None:
-    """Warn of a UBM in DIRECTORY that has fewer Gaussians than were asked for."""
+    """Warn if the UBM in DIRECTORY has fewer Gaussians than requested."""
     num_gauss = read_ubm(directory / UBM_FILE).num_gauss
     if num_gauss < options.num_gauss:
-        told = f"the UBM has {num_gauss} Gaussians, not {options.num_gauss}"
-        log.warning(f"{told}: the others would have had too few frames; lower --num-gauss, or train on more data")
+        fault = f"the UBM has {num_gauss} Gaussians, not {options.num_gauss}"
+        log.warning(f"{fault}: the others would have had too few frames; lower --num-gauss, or train on more data")
 
 
 def _next_model(model: AmDiagGmm, stats: GmmStats, options: UbmOptions, x: int) -> AmDiagGmm:
@@ -95,7 +95,7 @@ def _next_model(model: AmDiagGmm, stats: GmmStats, options: UbmOptions, x: int) 
 
 
 def frame_posteriors(ubm: AmDiagGmm, feats: np.ndarray, options: PosteriorOptions) -> np.ndarray:
-    """p(g | x_t), float64 (T, num_gauss), each row with sum `posterior_scale`; those below `min_post` are zero, but for a row's largest."""
+    """p(g | x_t), float64 (T, num_gauss), rows sum to `posterior_scale`; those below `min_post` are zero, except the largest of a row."""
     result, begin = np.zeros((len(feats), ubm.num_gauss)), 0
     for block in pdf_blocks(ubm, _frames(feats)):
         result[begin : begin + len(block.feats)] = block.posteriors.T
@@ -113,7 +113,7 @@ def write_ubm(path: Path, ubm: AmDiagGmm) -> None:
 
 
 def read_ubm(path: Path) -> AmDiagGmm:
-    """The UBM that `write_ubm` or Kaldi wrote. Raises UserError with file and byte for anything else."""
+    """The UBM in a file of `write_ubm` or Kaldi. Raises UserError with file and byte for any other content."""
     reader = KaldiReader(path)
     ubm = AmDiagGmm.read_single(reader)
     reader.expect_end()

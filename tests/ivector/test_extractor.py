@@ -157,7 +157,7 @@ def test_gaussians_without_data_keep_their_place():
 
 
 @pytest.mark.parametrize("change, message", [
-    (lambda gamma, x: (gamma, x), "i-vectors of 3 dimensions from 3 utterances; give more data, or lower --ivector-dim"),
+    (lambda gamma, x: (gamma, x), "3 utterances are too few for i-vectors of dimension 3; give more data, or lower --ivector-dim"),
     (lambda gamma, x: (np.vstack([gamma] * 4), np.vstack([x] * 4) * [1, 1, 0]), "some are constant or copies of others")])
 def test_too_little_data_and_constant_features(change, message):
     rng = np.random.default_rng(0)

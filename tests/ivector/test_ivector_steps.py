@@ -142,9 +142,9 @@ def test_bad_input(data, odd, extractor, tmp_path):
 
     train = ("train_ivector_extractor.py", *SIZES, *PLAIN)
     refused("--ubm-iters 5 would end with 3 of --num-gauss 4 Gaussians", *train, "--ubm-iters", 5, data, tmp_path / "out")
-    refused("i-vectors of 60 dimensions from 48 utterances", *train, "--ivector-dim", 60, data, tmp_path / "out")
+    refused("48 utterances are too few for i-vectors of dimension 60", *train, "--ivector-dim", 60, data, tmp_path / "out")
     refused("3 of 5 utterances have to be left out", *train, odd, tmp_path / "out")
-    refused("a UBM of 7 frames", *train, "--max-missing", 0.9, odd, tmp_path / "out")
+    refused("7 frames are too few for a UBM", *train, "--max-missing", 0.9, odd, tmp_path / "out")
     refused("tri9/input.json: no such file", "train_ivector_extractor.py", *SIZES, "--model-dir", tmp_path / "tri9", data, tmp_path / "out")
     refused("input.json: no such file", "extract_ivectors.py", data, tmp_path, tmp_path / "out")
     wide = write_data(tmp_path / "wide", DIM + 1)

@@ -62,7 +62,7 @@ def test_iterations_that_end_before_all_gaussians_are_there_are_refused(num_gaus
 
 def test_too_few_frames_make_a_smaller_model_or_none(capsys):
     assert train_ubm(frames(60), SoloComm(), UbmOptions(num_gauss=64, ubm_iters=6, ubm_split_iters=4)).num_gauss <= 3
-    with pytest.raises(UserError, match="a UBM of 30 frames; give more data"):
+    with pytest.raises(UserError, match="30 frames are too few for a UBM; give more data"):
         train_ubm(frames(30), SoloComm(), OPTIONS)
 
 
