@@ -9,7 +9,7 @@ Writes  OUT
     utils/subset_data_dir.py --shortest 500 data/train data/train_500short
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class SubsetDataDir:
     seed: int = option(0, "seed of the random selection", only=any_of(if_set("random"), if_set("max-same-text")))
 
 
-def way_of_choosing(options: SubsetDataDir) -> Callable[[DataDir], list[str]]:
+def way_of_choosing(options: SubsetDataDir) -> Callable[[DataDir], Sequence[str]]:
     """The function that selects the utterances of a data directory."""
     ways = {
         "first": subsets.first,
@@ -63,13 +63,13 @@ def way_of_choosing(options: SubsetDataDir) -> Callable[[DataDir], list[str]]:
 
 
 def main(options: SubsetDataDir) -> None:
-    data, choose, utterances = DataDir(options.data), way_of_choosing(options), list[str]()
+    data, choose, chosen = DataDir(options.data), way_of_choosing(options), list[Sequence[str]]()
     lists = [path for path in (options.utt_list, options.spk_list) if path]
     inputs = [*subsets.table_files(data), *lists]
-    with output_of(options, options.out, inputs, check=lambda: utterances.extend(choose(data))) as out:
-        subsets.write_subset(data, out, utterances)
+    with output_of(options, options.out, inputs, check=lambda: chosen.append(choose(data))) as out:
+        subsets.write_subset(data, out, *chosen)
         carry(data, out, of_part=True)
-    log.info(f"{options.out}: {len(utterances)} of {len(data.utt2spk)} utterances")
+    log.info(f"{options.out}: {sum(map(len, chosen))} of {len(data.utt2spk)} utterances")
 
 
 if __name__ == "__main__":

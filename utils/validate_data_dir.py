@@ -37,7 +37,7 @@ def main(options: ValidateDataDir) -> None:
     if problems:
         raise UserError(f"{options.data}: {len(problems)} problem(s); each line above ends with its repair")
     data = DataDir(options.data)
-    log.info(f"{options.data}: {len(data.utterances)} utterances, no problems, {time.monotonic() - begin:.1f} s")
+    log.info(f"{options.data}: {len(data.table('utt2spk'))} utterances, no problems, {time.monotonic() - begin:.1f} s")
     if num_empty := sum(not words for words in data.optional_table("text").values()):
         log.info(f"{options.data}/text: {num_empty} transcripts are empty: training skips them, scoring counts insertions in them")
 

@@ -27,7 +27,8 @@ from pyasr.data.mixing import source_duration_s
 from pyasr.data.recordings import duration_s, speed
 from pyasr.data.sound_lists import BACKGROUND, FOREGROUND, Sound, SoundList
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
-from pyasr.io.tables import Lazy, mapped
+from pyasr.io.keys import Groups
+from pyasr.io.lazy_tables import Lazy, at_hand, mapped
 
 _LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
 
@@ -76,8 +77,9 @@ def augmented(data: DataDir, options: AugmentOptions) -> Tables:
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, "spk2utt")}
     if "wav.scp" not in tables:
         raise UserError(f"{data.path}/wav.scp: missing; noise and rooms need audio")
-    if silent := {data.recording(utt) for utt in data.utterances} - tables["wav.scp"].keys():
-        raise UserError(f"{data.path}/wav.scp: no line for {min(silent)}; run utils/fix_data_dir.py {data.path}")
+    with_audio = at_hand(tables["wav.scp"])
+    if silent := min((name for name in map(data.recording, data.utterances) if name not in with_audio), default=""):
+        raise UserError(f"{data.path}/wav.scp: no line for {silent}; run utils/fix_data_dir.py {data.path}")
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     tables[DISTORTION] = mapped(tables["wav.scp"], value=lambda entry: distortion.NONE)
     drawing = _Drawing(data, options)
@@ -150,37 +152,41 @@ class Babble:
 
     def __init__(self, data: DataDir):
         self.data = data
-        self._original = completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances)
-        copies = {utt for utt, original in self._original.items() if original != utt and original in data.utt2spk}
-        whole = [utt for utt in data.utterances if utt not in copies and speed(data, data.recording(utt)) == 1]
-        self._of_speaker: dict[str, list[str]] = {}
-        for utt in whole:
-            self._of_speaker.setdefault(data.utt2spk[utt], []).append(utt)
+        self._original = at_hand(completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances))
+        whole = data.utterances.take(np.flatnonzero(np.fromiter(map(self._is_whole, data.utterances), bool)))
+        self._of_speaker = Groups(whole, map(data.utt2spk.__getitem__, whole))
         if len(self._of_speaker) < 2:
             raise UserError(f"{data.path}: babble takes two speakers or more, with utterances at their own speed; leave --num-babble away")
-        self._utterances = list(self._of_speaker.values())
-        self._index = {speaker: i for i, speaker in enumerate(self._of_speaker)}
+
+    def _is_whole(self, utt: str) -> bool:
+        """Whether an utterance is no copy of one that is there, and at its own speed."""
+        original = self._original[utt]
+        is_copy = original != utt and original in self.data.utt2spk
+        return not is_copy and speed(self.data, self.data.recording(utt)) == 1
 
     @property
     def num_others(self) -> int:
         """How many can talk beside one speaker."""
-        return len(self._utterances) - 1
+        return len(self._of_speaker) - 1
 
     @cached_property
-    def _speakers(self) -> dict[str, set[str]]:
-        """{recording: those who speak in it}"""
-        found: dict[str, set[str]] = {}
-        for utt in self.data.utterances:
-            found.setdefault(self.data.recording(utt), set()).add(self.data.utt2spk.get(self._original[utt], self.data.utt2spk[utt]))
-        return found
+    def _utterances(self) -> Groups:
+        """{recording: utterances in it}"""
+        return Groups(self.data.utterances, map(self.data.recording, self.data.utterances))
 
     def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None, str]]:
         """(audio, begin, end in seconds, channel) of an utterance each of `num` speakers who do not speak in the recording, or of all of
         them."""
-        own = sorted(self._index[speaker] for speaker in self._speakers.get(recording, ()) if speaker in self._index)
-        num_others = len(self._index) - len(own)
-        chosen = [self._utterances[_beside(i, own)] for i in rng.choice(num_others, min(num, num_others), replace=False)]
+        known = self._of_speaker.names
+        own = sorted(known.line_of(speaker) for speaker in self._speakers_in(recording) if speaker in known)
+        num_others = len(known) - len(own)
+        chosen = [self._of_speaker.group(_beside(i, own)) for i in rng.choice(num_others, min(num, num_others), replace=False)]
         return [self._place(utterances[rng.integers(len(utterances))]) for utterances in chosen]
+
+    def _speakers_in(self, recording: str) -> set[str]:
+        """Those who speak in it."""
+        utt2spk = self.data.utt2spk
+        return {utt2spk.get(self._original[utt], utt2spk[utt]) for utt in self._utterances.get(recording, ())}
 
     def _place(self, utt: str) -> tuple[str, float, float | None, str]:
         segment, recording = self.data.segments.get(utt, Segment("", 0.0, TO_THE_END)), self.data.recording(utt)

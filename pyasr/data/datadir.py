@@ -9,10 +9,10 @@ Tables are read when first asked for. A DataDir does not check that tables agree
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from heapq import heapreplace
+from operator import eq
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +22,10 @@ from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table, is_command
 from pyasr.base.table_paths import placed, root_of
 from pyasr.data import distortion
-from pyasr.io.tables import Parsed, Table, having, sorted_items
+from pyasr.data.dividing import divided, divided_by_speakers
+from pyasr.io.keys import Groups, Keys, Numbers, distinct
+from pyasr.io.lazy_tables import Lazy, at_hand, having
+from pyasr.io.tables import Parsed, Table
 from pyasr.io.text import grouped, invert, number_table, utt2spk_table, write_table
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
@@ -34,7 +37,6 @@ RECORDING_TABLES = ("wav.scp", "reco2dur", FILE_AND_CHANNEL, *AUDIO_CHANGES)
 TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
 LEAST_SPEED, MOST_SPEED = 0.25, 4.0
 FIX = "utils/fix_data_dir.py"
-_UNBALANCED = 1.05
 TO_THE_END = -1.0
 T = TypeVar("T")
 Tables = dict[str, Mapping[str, str]]  # {file name: table}
@@ -45,16 +47,21 @@ def default_value(table: str, key: str) -> str | None:
     return {SPEED: "1", VOLUME: "1", DISTORTION: distortion.NONE, "utt2uniq": key}.get(table)
 
 
-def completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Table:
+def completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Lazy:
     """The table `name`, one that has default values, with a line for each of these keys."""
-    return Table.of((key, table.get(key) or default_value(name, key)) for key in keys)
+    return Lazy(lambda: _completed(name, at_hand(table), keys))
+
+
+def _completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((key, table.get(key) or default_value(name, key)) for key in keys)
 
 
 def filtered(tables: Tables, kept: Container[str]) -> Tables:
     """Of each table what belongs to the utterances `kept`, of which segments, where there are any, have lines."""
-    speakers = {speaker for utt, speaker in tables["utt2spk"].items() if utt in kept}
-    segments = tables.get("segments")
-    recordings = {value.split()[0] for utt, value in segments.items() if utt in kept} if segments else kept
+    speakers, _ = distinct(speaker for utt, speaker in tables["utt2spk"].items() if utt in kept)
+    recordings = kept
+    if segments := tables.get("segments"):
+        recordings, _ = distinct(value.split()[0] for utt, value in segments.items() if utt in kept)
     wanted = dict.fromkeys(UTTERANCE_TABLES, kept) | dict.fromkeys(SPEAKER_TABLES, speakers) | dict.fromkeys(RECORDING_TABLES, recordings)
     return {name: having(table, wanted[name]) for name, table in tables.items()}
 
@@ -118,14 +125,14 @@ class DataDir:
         return utt2spk_table(path) if path.parent == self.path else Table.read(path)
 
     @cached_property
-    def spk2utt(self) -> dict[str, list[str]]:
+    def spk2utt(self) -> Groups:
         """Made from utt2spk, so that the two agree."""
         return grouped(self.utt2spk)
 
     @cached_property
-    def utterances(self) -> list[str]:
+    def utterances(self) -> Keys:
         """All utterances of utt2spk in C order."""
-        return [utt for utt, _ in sorted_items(self.utt2spk)]
+        return Keys(self.utt2spk)
 
     @cached_property
     def text(self) -> Mapping[str, str]:
@@ -161,7 +168,7 @@ class DataDir:
         return self.optional_table(VOLUME)
 
     @cached_property
-    def reco2distortion(self) -> dict[str, distortion.Distortion]:
+    def reco2distortion(self) -> Mapping[str, distortion.Distortion]:
         """{recording: room and noises}, empty where there is no such table."""
         return distortion.parse_table(self.optional_table(DISTORTION), self.path / DISTORTION)
 
@@ -207,7 +214,7 @@ class DataDir:
         return Parsed(table, Segment.parse)
 
     @cached_property
-    def durations(self) -> dict[str, float]:
+    def durations(self) -> Numbers:
         """A measure of every utterance's length: seconds, or frames, or 1 where nothing is known."""
         counted = [path for path in (self.path / "feats/utt2num_frames", self.path / "utt2num_frames") if path.exists()]  # and its copy
         if self.has("utt2dur") or not counted:
@@ -215,20 +222,20 @@ class DataDir:
         return self._for_all(number_table(counted[0], int))
 
     @cached_property
-    def audio_durations(self) -> dict[str, float]:
+    def audio_durations(self) -> Numbers:
         """The same whatever features there are."""
         if self.has("utt2dur"):
             return self._for_all(self.utt2dur)
         return self._for_all(self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan)
 
-    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> dict[str, float]:
+    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> Numbers:
         """The `length` of every utterance; the mean of all for those that are not known, or of which it is not a number."""
         lengths = found = np.fromiter(map(length, known.values()), np.float64)
-        if list(known) != self.utterances:
+        if len(known) != len(self.utterances) or not all(map(eq, known, self.utterances)):
             found = np.fromiter((length(known[utt]) if utt in known else math.nan for utt in self.utterances), np.float64)
         lengths = lengths[~np.isnan(lengths)]
         missing = float(np.mean(lengths)) if len(lengths) else 1.0
-        return dict(zip(self.utterances, np.where(np.isnan(found), missing, found).tolist()))
+        return Numbers(self.utterances, np.where(np.isnan(found), missing, found))
 
     def recording(self, utterance: str) -> str:
         """The key of wav.scp that an utterance is in. Raises UserError where `segments` is there, but not the utterance in it."""
@@ -250,56 +257,22 @@ def _opened(data: Path | DataDir) -> DataDir:
     return data if isinstance(data, DataDir) else DataDir(data)
 
 
-def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[list[str]]:
+def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[Keys]:
     """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
     `by_features` whatever features there are.
 
-    Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
-    pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
+    Speakers stay whole where that is possible (`pyasr.data.dividing`). Raises UserError where there are fewer utterances than lists.
     """
     data = _opened(data)
     check_split(data, num)
     durations = data.durations if by_features else data.audio_durations
-    total = sum(durations.values())
-    limit = total / num
-    while True:
-        pieces = _pieces(data, durations, limit)
-        lists, longest = distribute(pieces, num, durations)
-        whole = all(len(piece) == 1 for piece in pieces)
-        if all(lists) and (longest <= _UNBALANCED * total / num or whole):
-            return [sorted(utterances) for utterances in lists]
-        limit /= 2
+    return data.utterances.shared_out(divided(data.spk2utt, durations.array, num), num)
 
 
-def _pieces(data: DataDir, durations: dict[str, float], limit: float) -> list[list[str]]:
-    """Speakers, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
-    pieces = []
-    for utterances in data.spk2utt.values():
-        ends = np.cumsum([durations[utt] for utt in utterances])
-        num = int(np.ceil(ends[-1] / limit - 1e-9)) if limit > 0 else len(utterances)
-        part = np.minimum((ends - ends[0] / 2) / max(ends[-1], 1e-9) * num, num - 1).astype(int) if num > 1 else np.zeros(len(ends), int)
-        if num >= len(utterances):
-            part = np.arange(len(utterances))
-        pieces += [[utterances[i] for i in np.flatnonzero(part == p)] for p in np.unique(part)]
-    return pieces
-
-
-def distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:
-    """(lists of whole pieces, duration of the longest): the longest piece of utterances first, into the list that is shortest so far."""
-    lists: list[list[str]] = [[] for _ in range(num)]
-    heap = [(0.0, 0, j) for j in range(num)]  # duration, utterances, number of each list, the shortest first
-    lengths = [sum(durations[utt] for utt in piece) for piece in pieces]
-    for i in sorted(range(len(pieces)), key=lambda i: (-lengths[i], pieces[i][0])):
-        load, _, shortest = heap[0]
-        lists[shortest] += pieces[i]
-        heapreplace(heap, (load + lengths[i], len(lists[shortest]), shortest))
-    return lists, max(heap)[0]
-
-
-def split_by_speakers(data: Path | DataDir, num: int) -> list[list[str]]:
+def split_by_speakers(data: Path | DataDir, num: int) -> list[Keys]:
     """The utterances of whole speakers in `num` lists of nearly equal duration, of which some are empty where there are fewer speakers."""
-    tables = _opened(data)
-    return distribute(list(tables.spk2utt.values()), num, tables.durations)[0]
+    data = _opened(data)
+    return data.utterances.shared_out(divided_by_speakers(data.spk2utt, data.durations.array, num), num)
 
 
 def write_data_dir(path: Path, tables: dict[str, dict[str, object]]) -> None:

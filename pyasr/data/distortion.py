@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import parse_text_object
+from pyasr.io.tables import Parsed
 
 NONE = "{}"
 _MOST_SNR_DB, _MOST_SECONDS = 200.0, 1e7
@@ -101,9 +102,9 @@ def complaint(text: str) -> str:
     return ""
 
 
-def parse_table(table: Mapping[str, str], path: Path) -> dict[str, Distortion]:
+def parse_table(table: Mapping[str, str], path: Path) -> Mapping[str, Distortion]:
     """{recording: distortion} of the table at `path`. Raises UserError for a line that is none."""
     for name, text in table.items():
         if told := complaint(text):
             raise UserError(f"{path}: '{name} {text}' is {told}; make the directory again")
-    return {name: Distortion.parse(text) for name, text in table.items()}
+    return Parsed(table, Distortion.parse)

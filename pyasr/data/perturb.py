@@ -16,7 +16,7 @@ from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUM
 from pyasr.data.recordings import speed as speed_of, volume as volume_of
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
 from pyasr.data.rules import speed_complaint
-from pyasr.io.tables import Table, mapped
+from pyasr.io.lazy_tables import Lazy, mapped
 from pyasr.io.text import number_table
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
@@ -42,10 +42,13 @@ class Perturbation:
                 raise UserError(f"--speeds '{self.speeds}': '{speed}' should be {wanted}")
         return found
 
-    def volume(self, recording: str) -> str:
-        """The factor drawn for a recording. Raises UserError for limits in the wrong order."""
-        if self.min_volume > self.max_volume:
+    def check_volumes(self) -> None:
+        """Raise UserError for limits in the wrong order."""
+        if self.perturb_volume and self.min_volume > self.max_volume:
             raise UserError(f"--min-volume {self.min_volume:g} is above --max-volume {self.max_volume:g}; give the least and the greatest")
+
+    def volume(self, recording: str) -> str:
+        """The factor drawn for a recording."""
         return f"{generator(self.seed, 'volume', recording).uniform(self.min_volume, self.max_volume):.4f}"
 
 
@@ -56,6 +59,7 @@ def perturbed(data: DataDir, options: Perturbation) -> Tables:
     Speeds and volumes that the data have already are multiplied. Raises UserError for times, durations, speeds and volumes that are none.
     """
     _check_times(data)
+    options.check_volumes()
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     speeds = options.factors()
@@ -66,7 +70,7 @@ def perturbed(data: DataDir, options: Perturbation) -> Tables:
     tables = joined([tables, *(_at_speed(tables, speed) for speed in speeds)])
     if options.perturb_volume:
         before = completed(VOLUME, tables.get(VOLUME, {}), tables.get("wav.scp", {}))
-        tables[VOLUME] = Table.of((name, _times(volume, options.volume(name))) for name, volume in before.items())
+        tables[VOLUME] = Lazy(lambda: ((name, _times(volume, options.volume(name))) for name, volume in before.items()))
     return tables
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -19,10 +22,13 @@ from pyasr.data.rules import MADE_BY_HAND, OF_WORDS, RULES, by_hand, overshoot_c
 from pyasr.data.soundness import sound_table
 from pyasr.data.validation import TableLines
 from pyasr.io.ark import archive_of
-from pyasr.io.tables import Table, mapped, sorted_items
+from pyasr.io.keys import Keys, distinct
+from pyasr.io.lazy_tables import Lazy, Stored, at_hand, mapped
+from pyasr.io.tables import NotInOrder, Table, lines_in_order
 from pyasr.io.text import invert, write_table
 
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
+_HELD = ("utt2spk", "segments")  # in memory, beside one other table at a time
 # All other tables but those of MADE_BY_HAND can be made again; one that lacks an entry is removed.
 
 
@@ -39,23 +45,29 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
     path = Path(path)
     DataDir(path)
     said: list[str] = []
-    tables = {name: _sound_part(path / name, said) for name in RULES if (path / name).exists()}
+    tables: Tables = {name: _sound_part(path / name, said) for name in RULES if (path / name).exists()}
     if "utt2spk" not in tables:
         raise UserError(f"{path}/utt2spk: missing; write it, one 'UTTERANCE SPEAKER' a line")
     _drop_beyond_recordings(tables, _drop_missing_audio(path, tables, audio, said), said)
     _agree(tables, path, said)
     if prefix_speakers:
         tables = _prefixed(tables, path, said)
-    tables["spk2utt"] = Table.of(invert(tables["utt2spk"]).items())
+    tables["spk2utt"] = invert(tables["utt2spk"])
     _write_changed(path, tables, said)
     adopt(path)
     return said
 
 
-def _sound_part(path: Path, said: list[str]) -> Table:
-    """The table in a file, without the lines that break its rule."""
+def _sound_part(path: Path, said: list[str]) -> Stored:
+    """The table in a file, without the lines that break its rule; it is read each time, as all tables do not fit into memory."""
+    part = Stored(partial(_read, path))
+    _read(path, said)
+    return part
+
+
+def _read(path: Path, said: list[str] | None = None) -> Table:
     table = sound_table(path)
-    return Table.of(_sound_lines(path.name, TableLines(path), said)) if table is None else table
+    return Table.of(_sound_lines(path.name, TableLines(path), [] if said is None else said)) if table is None else table
 
 
 def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tuple[str, str]]:
@@ -63,7 +75,7 @@ def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tupl
 
     Lines that nothing could make again stay too, broken as they are.
     """
-    rule, taken = RULES[name], set[str]()
+    rule, doubled, taken = RULES[name], _doubled(table), set[str]()
     least, most = rule.columns
     if table.packing:
         said.append(f"{table.path}: unpacked")
@@ -86,17 +98,23 @@ def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tupl
         if broken and (advice := by_hand(name, key, num)) and key not in taken:
             said.append(f"{table.path}:{number}: left '{table.lines[number - 1]}' as it is; {advice}")
             yield key, value
-            taken.add(key)
+            taken.update(doubled & {key})
         elif broken or key in taken:
             said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a second line of its key'}")
         else:
             yield key, value
-            taken.add(key)
+            taken.update(doubled & {key})
+
+
+def _doubled(table: TableLines) -> set[str]:
+    """The keys of several lines."""
+    keys = Keys(Table.of_keys(table.keys))
+    return {key for key, following in pairwise(keys) if key == following}
 
 
 def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str]) -> dict[str, float]:
     """{recording: seconds} of the audio that was read."""
-    wav, gone, heard = tables.get("wav.scp", {}), set[str](), dict[str, float]()
+    wav, gone, heard = at_hand(tables.get("wav.scp", {})), set[str](), dict[str, float]()
     root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
     for key, entry in wav.items():
         found = look_at_audio(placed(root, entry), audio, labels.get(key, ""))
@@ -113,7 +131,7 @@ def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str])
 
 
 def _drop_missing_features(path: Path, tables: Tables, said: list[str]) -> None:
-    feats = tables.get("feats.scp", {})
+    feats = at_hand(tables.get("feats.scp", {}))
     root = root_of(path / "feats.scp", feats.values())
     are_there = {archive: (root / archive).exists() for archive in set(map(archive_of, feats.values())) if archive}
     gone = {key for key, rx in feats.items() if not are_there.get(archive_of(rx), True)} if not all(are_there.values()) else set()
@@ -127,7 +145,8 @@ def _drop_missing_features(path: Path, tables: Tables, said: list[str]) -> None:
 def _remove(tables: Tables, name: str, gone: set[str]) -> None:
     """Take the lines with these keys out of a table."""
     if gone:
-        tables[name] = tables[name].where(key not in gone for key in tables[name])
+        table = tables[name]
+        tables[name] = Lazy(lambda: (item for item in table.items() if item[0] not in gone))
 
 
 def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[str]) -> None:
@@ -142,6 +161,7 @@ def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[
 
 def _agree(tables: Tables, path: Path, said: list[str]) -> None:
     """Keep the utterances that all essential tables have, and the speakers and recordings of those."""
+    _hold(tables)
     kept = _kept(tables)
     if not kept:
         raise UserError(f"{path}: no utterance is in all of {', '.join(n for n in (*_ESSENTIAL, 'wav.scp') if n in tables)}; "
@@ -149,39 +169,52 @@ def _agree(tables: Tables, path: Path, said: list[str]) -> None:
     lost = len(tables["utt2spk"]) - len(kept)
     if lost:
         said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} are left")
-    parts = filtered(tables, kept)
-    for name in list(parts):
-        tables[name] = Table.of(parts.pop(name).items())
+    tables.update(filtered(tables, kept))
+    _hold(tables)
     _complete_or_drop(tables, said)
+
+
+def _hold(tables: Tables) -> None:
+    """Keep in memory what the others are looked at by."""
+    tables.update((name, at_hand(tables[name])) for name in _HELD if name in tables)
 
 
 def _kept(tables: Tables) -> Table:
     """The utterances that all essential tables have, and whose recording is in wav.scp."""
-    essential, segments, wav = [tables[name] for name in _ESSENTIAL if name in tables], tables.get("segments"), tables.get("wav.scp")
+    kept = Table.of_keys(Keys(tables["utt2spk"]))
+    for name in (name for name in _ESSENTIAL if name in tables):
+        kept = _where(kept, at_hand(tables[name]).__contains__)
+    if "wav.scp" in tables:
+        wav, segments = at_hand(tables["wav.scp"]), tables.get("segments")
+        kept = _where(kept, lambda utt: (segments[utt].split()[0] if segments else utt) in wav)
+    return kept
 
-    def is_complete(utt: str) -> bool:
-        return all(utt in table for table in essential) and (wav is None or (segments[utt].split()[0] if segments else utt) in wav)
 
-    return Table.of_keys(utt for utt, _ in sorted_items(tables["utt2spk"]) if is_complete(utt))
+def _where(keys: Table, is_wanted: Callable[[str], bool]) -> Table:
+    return keys.where(map(is_wanted, keys))
 
 
 def _complete_or_drop(tables: Tables, said: list[str]) -> None:
     """Complete or remove the tables that lack an entry; those removed can be made again, those that cannot stay as they are."""
-    speakers = set(tables["utt2spk"].values())
-    recordings = {value.split()[0] for value in tables["segments"].values()} if "segments" in tables else tables["utt2spk"].keys()
-    for names, keys in ((UTTERANCE_TABLES, tables["utt2spk"].keys()), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
-        for name in names:
-            if name == "spk2utt" or name not in tables or tables[name].keys() == keys:
-                continue
-            lacks = f"it lacks {len(keys - tables[name].keys())} of {len(keys)} entries"
-            if default_value(name, "") is not None:
-                said.append(f"completed {name}: {lacks}")
-                tables[name] = completed(name, tables[name], sorted(keys))
-            elif name in MADE_BY_HAND:
-                said.append(f"left {name} as it is: {lacks}; add them by hand")
-            else:
-                said.append(f"removed {name}: {lacks}; make it again")
-                del tables[name]
+    utterances, speakers = Keys(tables["utt2spk"]), Keys(distinct(tables["utt2spk"].values())[0])
+    segments = tables.get("segments")
+    recordings = utterances if segments is None else Keys(distinct(value.split()[0] for value in segments.values())[0])
+    for names, keys in ((UTTERANCE_TABLES, utterances), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
+        for name in (name for name in names if name != "spk2utt" and name in tables):
+            if lacks := len(keys) - sum(1 for _ in tables[name].items()):
+                _complete_one_or_drop(tables, name, keys, f"it lacks {lacks} of {len(keys)} entries", said)
+
+
+def _complete_one_or_drop(tables: Tables, name: str, keys: Keys, lacks: str, said: list[str]) -> None:
+    """The same for a table that has lines for some of these keys."""
+    if default_value(name, "") is not None:
+        said.append(f"completed {name}: {lacks}")
+        tables[name] = completed(name, tables[name], keys)
+    elif name in MADE_BY_HAND:
+        said.append(f"left {name} as it is: {lacks}; add them by hand")
+    else:
+        said.append(f"removed {name}: {lacks}; make it again")
+        del tables[name]
 
 
 def _prefixed(tables: Tables, path: Path, said: list[str]) -> Tables:
@@ -190,9 +223,10 @@ def _prefixed(tables: Tables, path: Path, said: list[str]) -> Tables:
     _check_distinct(new, path)
     said.append(f"renamed {sum(utt != name for utt, name in new.items())} utterance(s) to SPEAKER-UTTERANCE")
     by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
-    renamed = {name: Table.of(mapped(table, new.__getitem__).items()) if name in by_utterance else table for name, table in tables.items()}
+    renamed = {name: mapped(table, new.__getitem__) if name in by_utterance else table for name, table in tables.items()}
     if "utt2uniq" in renamed:
-        renamed["utt2uniq"] = Table.of(mapped(renamed["utt2uniq"], value=lambda original: new.get(original, original)).items())
+        renamed["utt2uniq"] = mapped(renamed["utt2uniq"], value=lambda original: new.get(original, original))
+    _hold(renamed)
     return renamed
 
 
@@ -214,13 +248,25 @@ def _write_changed(path: Path, tables: Tables, said: list[str]) -> None:
             _write_changed_table(path / name, tables.get(name), said)
 
 
-def _write_changed_table(old: Path, table: Table | None, said: list[str]) -> None:
+def _write_changed_table(old: Path, table: Mapping[str, str] | None, said: list[str]) -> None:
     """Write one table where it differs from the file `old`; None: delete it."""
-    content = b"".join(table.sorted_lines() if table is not None else ())
-    if old.exists() and (table is None or old.read_bytes() != content):
+    is_current = old.exists() and table is not None and _is_as_written(old, table)
+    if old.exists() and not is_current:
         said.append(f"kept {old} as it was in {back_up(old)}")
     if table is None:
         old.unlink(missing_ok=True)
-    elif not old.exists() or old.read_bytes() != content:
+    elif not is_current:
         write_table(old, table)
         said.append(f"wrote {old}")
+
+
+def _is_as_written(path: Path, table: Mapping[str, str]) -> bool:
+    """Whether a file is as `write_table` would write it."""
+    with suppress(NotInOrder):
+        return _has_lines(path, lines_in_order(table.items()))
+    return _has_lines(path, Table.of(table.items()).sorted_lines())
+
+
+def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:
+    with path.open("rb") as f:
+        return all(f.read(len(some)) == some for some in lines) and not f.read(1)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from pyasr.data import distortion
 from pyasr.data.datadir import AUDIO_CHANGES, DISTORTION, FILE_AND_CHANNEL, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME
 from pyasr.data.fit_segments import MOST_OVERSHOOT_S
@@ -19,6 +21,11 @@ class Rule:
     columns: tuple[int, int | None]             # least and greatest number of words
     check: Callable[[str], str] | None = None   # complaint about the value of a line, or ''
     of: str = "utterance"                       # what the keys are
+    holds: Callable[[list[str]], bool] | None = None  # whether there is certainly no complaint about any of many values
+
+    def holds_for(self, values: list[str]) -> bool:
+        """Whether there is no complaint about any of the values of lines that have as many columns as they should."""
+        return self.check is None or bool(self.holds and self.holds(values)) or not any(map(self.check, values))
 
 
 def _segment_complaint(value: str) -> str:
@@ -29,6 +36,29 @@ def _segment_complaint(value: str) -> str:
     if not math.isfinite(begin + end):
         return "times are not numbers"
     return "" if 0 <= begin < end or (end == -1 and begin >= 0) else "the end is not after the beginning"
+
+
+def _are_segments(values: list[str]) -> bool:
+    words = " ".join(values).split(" ")
+    begins, ends = _numbers(words[1::3], float), _numbers(words[2::3], float)
+    return bool((np.isfinite(begins + ends) & (begins >= 0) & ((begins < ends) | (ends == -1))).all())
+
+
+def _are_positive(kind: type) -> Callable[[list[str]], bool]:
+    return lambda values: bool(((found := _numbers(values, kind)) > 0).all() and (found < np.inf).all())
+
+
+def _numbers(words: list[str], kind: type) -> np.ndarray:
+    """float64 (number of words,); one that is not a number where some of the words are none."""
+    try:
+        return np.fromiter(map(kind, words), np.float64, len(words))
+    except (ValueError, OverflowError):
+        return np.full(1, np.nan)
+
+
+def _number_rule(form: str, noun: str, kind: type = float, of: str = "utterance") -> Rule:
+    """Of a table of positive numbers."""
+    return Rule(form, (2, 2), _number_complaint(kind, noun), of, _are_positive(kind))
 
 
 def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
@@ -57,22 +87,22 @@ def _gender_complaint(value: str) -> str:
 RULES = {
     "utt2spk": Rule("UTTERANCE SPEAKER", (2, 2)),
     "text": Rule("UTTERANCE WORD ...", (1, None)),  # without a word where nothing is said
-    "segments": Rule("UTTERANCE RECORDING BEGIN END", (4, 4), _segment_complaint),
+    "segments": Rule("UTTERANCE RECORDING BEGIN END", (4, 4), _segment_complaint, holds=_are_segments),
     "feats.scp": Rule("UTTERANCE FEATURES", (2, None)),
     "vad.scp": Rule("UTTERANCE VECTOR", (2, None)),
-    "utt2dur": Rule("UTTERANCE SECONDS", (2, 2), _number_complaint(float, "number of seconds")),
-    "utt2num_frames": Rule("UTTERANCE NUM_FRAMES", (2, 2), _number_complaint(int, "whole number")),
+    "utt2dur": _number_rule("UTTERANCE SECONDS", "number of seconds"),
+    "utt2num_frames": _number_rule("UTTERANCE NUM_FRAMES", "whole number", int),
     "utt2lang": Rule("UTTERANCE LANGUAGE", (2, 2)),
     "utt2uniq": Rule("UTTERANCE ORIGINAL", (2, 2)),
-    "utt2warp": Rule("UTTERANCE WARP_FACTOR", (2, 2), _number_complaint(float, "number")),
+    "utt2warp": _number_rule("UTTERANCE WARP_FACTOR", "number"),
     "spk2utt": Rule("SPEAKER UTTERANCE ...", (2, None), of="speaker"),
     "cmvn.scp": Rule("SPEAKER STATISTICS", (2, None), of="speaker"),
     "spk2gender": Rule("SPEAKER m|f", (2, 2), _gender_complaint, of="speaker"),
-    "spk2warp": Rule("SPEAKER WARP_FACTOR", (2, 2), _number_complaint(float, "number"), of="speaker"),
+    "spk2warp": _number_rule("SPEAKER WARP_FACTOR", "number", of="speaker"),
     "wav.scp": Rule("RECORDING AUDIO", (2, None), of="recording"),
-    "reco2dur": Rule("RECORDING SECONDS", (2, 2), _number_complaint(float, "number of seconds"), of="recording"),
+    "reco2dur": _number_rule("RECORDING SECONDS", "number of seconds", of="recording"),
     SPEED: Rule("RECORDING FACTOR", (2, 2), speed_complaint, of="recording"),
-    VOLUME: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
+    VOLUME: _number_rule("RECORDING FACTOR", "number", of="recording"),
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     FILE_AND_CHANNEL: Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }

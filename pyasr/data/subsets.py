@@ -5,11 +5,13 @@ A part of `num` utterances has all of them, with a warning, if the directory has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -19,7 +21,9 @@ from pyasr.data.datadir import (
     FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
 )  # fmt: skip
 from pyasr.data.side_files import carry, leave, side_files
-from pyasr.io.tables import Lazy, Table, mapped
+from pyasr.io.keys import Keys
+from pyasr.io.lazy_tables import Joined, Lazy, Stored, at_hand, mapped
+from pyasr.io.tables import Table
 from pyasr.io.text import invert, read_lines, write_table
 
 FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
@@ -34,19 +38,19 @@ def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
 def read_all(data: DataDir) -> Tables:
     """As `all_tables`. Raises UserError where one cannot be read, and where utt2spk is missing."""
     tables = all_tables(data)
-    for name in tables:
-        _items_of(data, name)
+    for table in tables.values():
+        at_hand(table)
     return tables
 
 
 def all_tables(data: DataDir) -> Tables:
     """All tables that Kaldi knows and `data` has, utt2spk first, each of them read where it is gone through."""
     names = ["utt2spk", *(name for name in TABLES if name != "utt2spk" and data.has(name))]
-    return {name: Lazy(partial(_items_of, data, name)) for name in names}
+    return {name: Stored(partial(_table_of, data, name)) for name in names}
 
 
-def _items_of(data: DataDir, name: str) -> Iterable[tuple[str, str]]:
-    return (data.utt2spk if name == "utt2spk" else data.table(name)).items()
+def _table_of(data: DataDir, name: str) -> Mapping[str, str]:
+    return data.utt2spk if name == "utt2spk" else data.table(name)
 
 
 def write_all(path: Path, tables: Tables) -> None:
@@ -57,7 +61,7 @@ def write_all(path: Path, tables: Tables) -> None:
     write_table(Path(path) / "spk2utt", invert(Table.read(Path(path) / "utt2spk")))
 
 
-def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
+def write_subset(data: DataDir, out: Path, utterances: Sequence[str]) -> None:
     """The data directory of some utterances of `data`. Raises UserError for one that `data` or its segments lack, or for none at all."""
     unknown = [utt for utt in utterances if utt not in data.utt2spk]
     if unknown:
@@ -65,91 +69,125 @@ def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
     if not utterances:
         raise UserError(f"{data.path}: no utterance chosen; choose at least one")
     check_recordings(data, [utterances])
-    write_all(out, filtered(read_all(data), Table.of_keys(sorted(utterances))))
+    write_all(out, filtered(read_all(data), Table.of_keys(utterances).in_order()))
 
 
-def check_recordings(data: DataDir, lists: Iterable[list[str]]) -> None:
+def check_recordings(data: DataDir, lists: Iterable[Sequence[str]]) -> None:
     """Raise UserError for an utterance of these lists that the segments of `data`, where there are any, lack."""
     for utterance in chain.from_iterable(lists) if data.segments else ():
         if utterance not in data.segments:
             data.recording(utterance)
 
 
-def first(data: DataDir, num: int) -> list[str]:
+def first(data: DataDir, num: int) -> Keys:
     """The first `num` utterances in C order."""
-    return _taken(data, data.utterances, num)
+    _warn_of_fewer(data, num)
+    return data.utterances[:num]
 
 
-def all_but_first(data: DataDir, num: int) -> list[str]:
+def all_but_first(data: DataDir, num: int) -> Keys:
     """Those that `first` leaves. Raises UserError where it leaves none."""
     if num >= len(data.utterances):
         raise UserError(f"{data.path}: {len(data.utterances)} utterances, of which none comes after the first {num}; give a smaller number")
     return data.utterances[num:]
 
 
-def last(data: DataDir, num: int) -> list[str]:
+def last(data: DataDir, num: int) -> Keys:
     """The last `num` utterances in C order, as of Kaldi's `subset_data_dir.sh --last`."""
-    return _taken(data, data.utterances[::-1], num)
+    _warn_of_fewer(data, num)
+    return data.utterances[-num:]
 
 
-def without_repetitions(data: DataDir, most: int, seed: int = 0) -> list[str]:
+def without_repetitions(data: DataDir, most: int, seed: int = 0) -> Keys:
     """Up to `most` utterances of each transcript, as of Kaldi's `remove_dup_utts.sh`; none without a transcript.
 
     If there are more they are drawn, so that they come from all of the data. The draw depends only on the seed, the transcript and its
     utterances. In C order.
     """
-    same: dict[str, list[str]] = {}
-    for utterance in filter(data.text.__contains__, data.utterances):
-        same.setdefault(" ".join(data.text[utterance].split()), []).append(utterance)
-    return sorted(utterance for words, found in same.items() for utterance in _drawn(found, most, seed, words))
+    text, taken = data.table("text"), np.zeros(len(data.utterances), bool)
+    places = np.flatnonzero(np.fromiter(map(text.__contains__, data.utterances), bool))
+    utterances = data.utterances.take(places)
+    taken[places] = True
+    hashes = np.fromiter((hash(_words(text[utt])) for utt in utterances), np.int64, len(utterances))
+    for many in _groups_above(hashes, most):
+        taken[places[many]] = False
+        for words, same in _by_words(text, utterances, many).items():
+            taken[places[_drawn(same, most, seed, words)]] = True
+    return data.utterances.take(np.flatnonzero(taken))
 
 
-def _drawn(utterances: list[str], most: int, seed: int, words: str) -> list[str]:
-    """All utterances, or `most` drawn without replacement."""
-    if len(utterances) <= most:
-        return utterances
-    return [utterances[i] for i in generator(seed, "same text", words).permutation(len(utterances))[:most]]
+def _words(text: str) -> str:
+    return " ".join(text.split())
 
 
-def shortest(data: DataDir, num: int) -> list[str]:
+def _groups_above(values: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    """The places of each number that stands at more than `most` of them, ascending."""
+    order = np.argsort(values, kind="stable")
+    begins = np.flatnonzero(np.diff(values[order], prepend=~values[order][:1]))
+    sizes = np.diff(begins, append=len(order))
+    for group in np.flatnonzero(sizes > most).tolist():
+        yield order[begins[group] : begins[group] + sizes[group]]
+
+
+def _by_words(text: Mapping[str, str], utterances: Keys, places: np.ndarray) -> dict[str, list[int]]:
+    """{transcript: which of `places` have it}"""
+    found: dict[str, list[int]] = {}
+    for place in places.tolist():
+        found.setdefault(_words(text[utterances[place]]), []).append(place)
+    return found
+
+
+def _drawn(places: list[int], most: int, seed: int, words: str) -> np.ndarray:
+    """All places, or `most` drawn without replacement."""
+    if len(places) <= most:
+        return np.array(places)
+    return np.array(places)[generator(seed, "same text", words).permutation(len(places))[:most]]
+
+
+def shortest(data: DataDir, num: int) -> Keys:
     """The `num` shortest utterances. Raises UserError where no table tells durations."""
     if not any(map(data.has, ("utt2dur", "utt2num_frames", "segments"))):
         raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, the shortest utterances are unknown; "
                         "make features first")
-    return _taken(data, sorted(data.utterances, key=lambda utt: (data.durations[utt], utt)), num)
+    _warn_of_fewer(data, num)
+    return _taken(data, np.argsort(data.durations.array, kind="stable")[:num])
 
 
-def random_choice(data: DataDir, num: int, seed: int) -> list[str]:
+def random_choice(data: DataDir, num: int, seed: int) -> Keys:
     """`num` utterances drawn without replacement; the same for the same seed."""
-    order = generator(seed, "subset").permutation(len(data.utterances))
-    return _taken(data, [data.utterances[i] for i in order], num)
+    _warn_of_fewer(data, num)
+    return _taken(data, generator(seed, "subset").permutation(len(data.utterances))[:num])
 
 
-def per_speaker(data: DataDir, num: int) -> list[str]:
+def per_speaker(data: DataDir, num: int) -> Keys:
     """Up to `num` utterances of each speaker, spread evenly over the speaker's utterances."""
-    chosen = []
-    for utterances in data.spk2utt.values():
-        size = min(num, len(utterances))
-        chosen += [utterances[i * len(utterances) // size] for i in range(size)]
-    return chosen
+    begins, sizes = data.spk2utt.borders[:-1], np.diff(data.spk2utt.borders)
+    taken = np.minimum(sizes, num)
+    each = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)  # 0, 1, ... of each speaker
+    places = np.repeat(begins, taken) + each * np.repeat(sizes, taken) // np.repeat(taken, taken)
+    return _taken(data, data.spk2utt.members[places])
 
 
-def of_speakers(data: DataDir, num: int) -> list[str]:
+def of_speakers(data: DataDir, num: int) -> Keys:
     """All utterances of whole speakers, in C order of speakers, until there are at least `num`."""
     _warn_of_fewer(data, num)
-    chosen: list[str] = []
-    for speaker in sorted(data.spk2utt):
-        if len(chosen) < num:
-            chosen += data.spk2utt[speaker]
-    return chosen
+    sizes = np.diff(data.spk2utt.borders)[data.spk2utt.names.order]
+    num_speakers = np.searchsorted(np.cumsum(sizes), num) + 1
+    return _of_groups(data, data.spk2utt.names.order[:num_speakers])
 
 
-def utterances_of(data: DataDir, speakers: list[str]) -> list[str]:
+def utterances_of(data: DataDir, speakers: list[str]) -> Keys:
     """All utterances of the given speakers. Raises UserError for a speaker that `data` does not have."""
     for speaker in speakers:
         if speaker not in data.spk2utt:
             raise UserError(f"{data.path}/utt2spk: no speaker '{speaker}'; correct the list")
-    return [utt for speaker in speakers for utt in data.spk2utt[speaker]]
+    return _of_groups(data, [data.spk2utt.names.line_of(speaker) for speaker in speakers])
+
+
+def _of_groups(data: DataDir, groups: Iterable[int]) -> Keys:
+    """All utterances of speakers."""
+    members, borders = data.spk2utt.members, data.spk2utt.borders
+    return _taken(data, np.concatenate([np.zeros(0, np.int64), *(members[borders[i] : borders[i + 1]] for i in groups)]))
 
 
 def listed(path: Path) -> list[str]:
@@ -162,10 +200,9 @@ def _warn_of_fewer(data: DataDir, num: int) -> None:
         log.warning(f"{data.path}: {len(data.utterances)} utterances, fewer than the {num} asked for; all are taken")
 
 
-def _taken(data: DataDir, order: list[str], num: int) -> list[str]:
-    """The first `num` utterances of `order`, or all, with a warning, if there are fewer."""
-    _warn_of_fewer(data, num)
-    return sorted(order[:num])
+def _taken(data: DataDir, places: np.ndarray) -> Keys:
+    """The utterances at these places, in C order."""
+    return data.utterances.take(np.sort(places))
 
 
 def combine(sources: list[DataDir], out: Path) -> None:
@@ -208,21 +245,22 @@ def _complete(parts: list[dict]) -> None:
                 tables[name] = completed(name, {}, tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {}))
 
 
-def _union(name: str, parts: list[Tables], sources: list[DataDir]) -> Table | None:
+def _union(name: str, parts: list[Tables], sources: list[DataDir]) -> Joined | None:
     """All entries of one table; None where directories give a speaker different values."""
-    found = Table.of(parts[0][name].items())
-    for tables, data in zip(parts[1:], sources[1:]):
+    earlier: list[Table] = []
+    for tables, data in zip(parts, sources):
         table = Table.of(tables[name].items())
-        for key in sorted(key for key in table if key in found):
-            if name in SPEAKER_TABLES and table[key] != found[key]:
+        for key in sorted(key for key in table if any(key in other for other in earlier)):
+            value = next(other[key] for other in earlier if key in other)
+            if name in SPEAKER_TABLES and table[key] != value:
                 log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
                 return None
-            if name in UTTERANCE_TABLES or table[key] != found[key]:
+            if name in UTTERANCE_TABLES or table[key] != value:
                 flag = "--reco-prefix" if name in RECORDING_TABLES and data.has("segments") else "--utt-prefix"
                 raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; "
                                 f"rename with utils/copy_data_dir.py {flag}")
-        found = Table.of(chain(found.items(), table.items()))
-    return found
+        earlier.append(table)
+    return Joined(earlier)
 
 
 @dataclass(frozen=True)
@@ -285,8 +323,4 @@ def own_copy(tables: Tables, renaming: Renaming) -> Tables:
 
 def joined(parts: list[Tables]) -> Tables:
     """The lines of several directories' tables, which have the same names."""
-    return {name: Lazy(partial(_joined, [tables[name] for tables in parts])) for name in parts[0]}
-
-
-def _joined(tables: list[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    return chain.from_iterable(table.items() for table in tables)
+    return {name: Joined([tables[name] for tables in parts]) for name in parts[0]}

@@ -10,8 +10,8 @@ pauses are closed, short segments dropped, long ones cut at their quietest place
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -20,7 +20,8 @@ from pyasr.base.options import option
 from pyasr.data.audio import ONLY
 from pyasr.data.datadir import DataDir
 from pyasr.data.recordings import cut_utterance, read_recordings
-from pyasr.data.subsegments import Part
+from pyasr.data.subsegments import Part, packed
+from pyasr.io.keys import Groups, Keys
 
 WINDOW_S, SHIFT_S = 0.025, 0.01
 _BLOCK_FRAMES = 4096
@@ -115,13 +116,13 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Par
     return [Part(max(begin - padding, low), min(end + padding, high)) for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
 
 
-def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> dict[str, list[Part]]:
+def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapping[str, list[Part]]:
     """The segments of all utterances of a data directory, whose recordings are read one after the other.
 
     channel  which of several is read; ONLY: the one that `reco2file_and_channel` names, or the first
     """
-    utterances = sorted(data.utterances, key=data.recording)
-    of_recordings = [list(found) for _, found in groupby(utterances, key=data.recording)]
-    read = read_recordings(data, [data.recording(found[0]) for found in of_recordings], channel, unnamed=0)
-    return {utt: find_speech(cut_utterance(samples, rate, data, utt), rate, options)
-            for found, (samples, rate) in zip(of_recordings, read) for utt in found}
+    of_recordings = Groups(data.utterances, map(data.recording, data.utterances))
+    names = Keys(of_recordings.names)
+    read = read_recordings(data, names, channel, unnamed=0)
+    return packed((utt, find_speech(cut_utterance(samples, rate, data, utt), rate, options))
+                  for name, (samples, rate) in zip(names, read) for utt in of_recordings[name])

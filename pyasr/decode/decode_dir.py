@@ -12,7 +12,7 @@ import hashlib
 import json
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -210,11 +210,10 @@ def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
         yield
 
 
-def start_output(out: Path, data: Path, num_jobs: int, lists: list[list[str]] | None = None) -> None:
+def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]] | None = None) -> None:
     """Write num_jobs; what the jobs of an interrupted run whose parts of the data (`lists`, of `split`) were others have left in `out` is
     removed, but for their logs."""
-    lists = lists or split(data, num_jobs)
-    parts, marker = hashlib.sha256(repr(lists).encode("utf-8", "surrogateescape")).hexdigest(), out / _PARTS
+    parts, marker = _digest_of(lists or split(data, num_jobs)), out / _PARTS
     if not marker.exists() or marker.read_text(encoding="utf-8") != parts:
         for path in out.glob("[!.]*"):
             if path.is_file():
@@ -222,6 +221,15 @@ def start_output(out: Path, data: Path, num_jobs: int, lists: list[list[str]] | 
     with atomic_write(marker) as f:
         f.write(parts)
     write_num_jobs(out, num_jobs)
+
+
+def _digest_of(lists: list[Sequence[str]]) -> str:
+    """Of Python's form of lists of strings."""
+    digest = hashlib.sha256(b"[")
+    for number, one in enumerate(lists):
+        digest.update((", " * (number > 0) + f"[{', '.join(map(repr, one))}]").encode("utf-8", "surrogateescape"))
+    digest.update(b"]")
+    return digest.hexdigest()
 
 
 def decode_shard(spec: DecodeSpec, job: int) -> None:

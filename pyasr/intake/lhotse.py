@@ -13,9 +13,9 @@ becomes one utterance per channel. Recordings without a supervision are skipped.
 
 from __future__ import annotations
 
-import io
+import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,12 @@ from pyasr.base.errors import UserError, printable
 from pyasr.base.foreign_json import parse_text_object
 from pyasr.data.datadir import FILE_AND_CHANNEL, write_data_dir
 from pyasr.intake.report import Report
-from pyasr.io.content import read_content
+from pyasr.intake.utterances import Entries, Utterance, Utterances
+from pyasr.io.content import ContentReader, iterate_lines, read_content
+from pyasr.io.keys import KnownNames, distinct
+from pyasr.io.packed_rows import GrowingRows
+from pyasr.io.lazy_tables import Lazy, having, mapped
+from pyasr.io.tables import Parsed, TableBuilder
 
 _MOST_S = 1e9  # largest valid time in a manifest
 _SLACK_S = 0.05  # tolerance for a supervision that ends after its recording, because times are rounded
@@ -45,30 +50,30 @@ _REFUSED = {  # kind of cut: (problem, fix)
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Utterance:
-    """A supervision in one channel of its recording; times in seconds; `text` is '' for silence, None if unknown."""
-
-    name: str
-    recording: str
-    begin: float
-    end: float
-    speaker: str
-    text: str | None
-    gender: str
-
-
 @dataclass
 class Manifests:
-    """Utterances, {recording: entry of wav.scp}, {recording: (its file, its channel if there are several, else 0)}, {recording: seconds};
-    problems, each with its fix; notes on changed or skipped entries."""
+    """Utterances; recordings, each with the JSON of [entry of wav.scp, its file, its channel if there are several, else 0, seconds]; problems,
+    each with its fix; notes on changed or skipped entries."""
 
-    utterances: list[Utterance] = field(default_factory=list)
-    audio: dict[str, str] = field(default_factory=dict)
-    channels: dict[str, tuple[str, int]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    utterances: Utterances = field(default_factory=Utterances)
+    recordings: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def audio(self) -> Mapping[str, str]:
+        """{recording: entry of wav.scp}"""
+        return Parsed(self.recordings, lambda known: json.loads(known)[0])
+
+    @property
+    def channels(self) -> Mapping[str, tuple[str, int]]:
+        """{recording: (its file, its channel if there are several, else 0)}"""
+        return Parsed(self.recordings, lambda known: tuple(json.loads(known)[1:3]))
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """{recording: seconds}"""
+        return Parsed(self.recordings, lambda known: json.loads(known)[3])
 
 
 class _Flaw(UserError):
@@ -86,12 +91,14 @@ def read_manifest(path: Path) -> list[dict]:
 
 def _entries(path: Path) -> Iterator[dict]:
     """Iterate over the objects of a manifest: parsed cuts take many times the memory of their lines."""
-    content = read_content(path)
-    if content[:_HEAD_BYTES].lstrip()[:1] == b"[":
+    with ContentReader(path) as file:
+        head = file.read(_HEAD_BYTES)
+    if head.lstrip()[:1] == b"[":
+        content = read_content(path)
         entries = _parsed(b'{"entries": %b}' % content, content, f"{path}")["entries"]
         yield from (_object(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
         return
-    for number, line in enumerate(io.BytesIO(content), 1):
+    for number, line in enumerate(iterate_lines(path), 1):
         if line.strip() and (found := _parsed(line, line, f"{path}:{number}")):
             yield found
 
@@ -145,8 +152,11 @@ class _Reader:
 
     def __init__(self, path: Path, recordings_path: Path, prefix_speakers: bool):
         self.path, self.recordings_path, self.prefix_speakers = path, recordings_path, prefix_speakers
-        self.report, self.recordings, self.names, self.owners = Report(), {}, set(), {}
-        self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): original name}
+        self.report, self.recordings = Report(), Entries()
+        self.audio, self.owners, self.of_channels = KnownNames(), GrowingRows(), TableBuilder()  # channels in use, ids of their recordings
+        self.names = KnownNames()  # of utterances
+        self.words = {"id": KnownNames(), "speaker": set[str](), "recording": KnownNames()}  # {kind of name: names that are words}
+        self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): original name with blanks}
         self.found = Manifests(problems=self.report.problems)
 
     def attempt(self, read: Callable[..., None], *arguments) -> None:
@@ -158,15 +168,15 @@ class _Reader:
 
     def result(self) -> Manifests:
         """The result, with a note on changed names."""
-        changed = sorted(name for (_, word), name in self.meant.items() if word != name)
-        if changed:
+        if changed := sorted(self.meant.values()):
             self.found.notes.append(f"blanks of {len(changed)} name(s), such as '{changed[0]}', were replaced by _")
+        self.found.recordings = self.of_channels.table()
         return self.found
 
     def add_recording(self, entry: dict, number: int) -> None:
         """Add a recording. Raises _Flaw if another recording has the same id."""
         name = str(entry.get("id", f"of entry {number}"))
-        if self.recordings.setdefault(name, entry) != entry:
+        if not self.recordings.add(name, entry):
             raise _Flaw(self.recordings_path, f"there are two recordings {name}", "give each recording a unique id")
 
     def add_supervision(self, entry: dict, where: str, recording: str, channels: object, begin: float, end: float) -> None:
@@ -175,19 +185,18 @@ class _Reader:
         if not channels:
             raise _Flaw(where, "it has no channel", "add the channels in which it was spoken (channel)")
         for channel in channels:
-            audio = self._recording(recording, channel)
-            self._add_utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}", begin, end)
+            audio, seconds = self._recording(recording, channel)
+            self._add_utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}", begin, end, seconds)
 
-    def _add_utterance(self, entry: dict, where: str, recording: str, suffix: str, begin: float, end: float) -> None:
+    def _add_utterance(self, entry: dict, where: str, recording: str, suffix: str, begin: float, end: float, most: float) -> None:
+        """Add an utterance from `begin` to `end` in a recording of `most` seconds."""
         speaker = entry.get("speaker")
         speaker = self._word("speaker", recording if speaker in (None, "") else str(speaker), where)
         name = self._word("id", _value(entry, "id", str, where), where) + suffix
         if self.prefix_speakers and name != speaker and not name.startswith(f"{speaker}-"):
             name = f"{speaker}-{name}"
-        if name in self.names:
+        if not self.names.add(name):
             raise _Flaw(where, f"there are two utterances {name}", self.fix_of_twins)
-        self.names.add(name)
-        most = self.found.seconds[recording]
         if not (0 <= begin < min(end, most) and end <= most + _SLACK_S):
             is_beyond = 0 <= begin < end and begin != most
             told = f"it lasts from {begin:g} to {end:g} s in a recording of {most:g} s"
@@ -196,8 +205,8 @@ class _Reader:
         text = None if entry.get("text") is None else " ".join(_value(entry, "text", str, where).split())
         self.found.utterances.append(Utterance(name, recording, begin, min(end, most), speaker, text, gender))
 
-    def _recording(self, name: str, channel: int) -> str:
-        """The name of a channel of a recording; adds its audio to the result."""
+    def _recording(self, name: str, channel: int) -> tuple[str, float]:
+        """(name of a channel of a recording, its seconds); adds its audio to the result."""
         entry, where = self.recordings[name], f"{self.recordings_path}: recording {name}"
         sources = _value(entry, "sources", list, where)
         channels = [_value(source, "channels", list, where) for source in sources]
@@ -211,21 +220,28 @@ class _Reader:
                         "give the manifest of the originals, and perturb the data directory with utils/perturb_data_dir.py")
         word = self._word("recording", name, where)
         full_name = word + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
-        if (other := self.owners.setdefault(full_name, name)) != name:
+        if is_new := self.audio.add(full_name):
+            self.owners.append(name)
+        elif (other := self.owners[self.audio.number(full_name)]) != name:
             raise _Flaw(where, f"its audio would be named {full_name}, like that of recording {other}", _RENAME)
-        self.found.audio[full_name] = _audio(source, where)
         place = 1 + sorted(source["channels"]).index(channel) if len(source["channels"]) > 1 else 0
-        self.found.channels[full_name] = word if len(sources) == 1 else full_name, place
-        self.found.seconds[full_name] = _seconds(entry, "duration", where)
-        return full_name
+        known = [_audio(source, where), word if len(sources) == 1 else full_name, place, _seconds(entry, "duration", where)]
+        if is_new:
+            self.of_channels.add(full_name, json.dumps(known, ensure_ascii=False))
+        return full_name, known[-1]
 
     def _word(self, kind: str, name: str, where: str) -> str:
         """A name as one word, with `_` for blanks. Raises _Flaw for a name of blanks only, and if two names become equal."""
         word = "_".join(name.split())
         if not word:
             raise _Flaw(where, f"its {kind} is '{name}'", "give it a name")
-        if (other := self.meant.setdefault((kind, word), name)) != name:
+        other = word if word != name and word in self.words[kind] else self.meant.get((kind, word), name)
+        if other != name:
             raise _Flaw(self.path, f"{kind} '{name}' would become {word}, like '{other}'", _RENAME)
+        if word == name:
+            self.words[kind].add(word)
+        else:
+            self.meant[kind, word] = name
         return word
 
 
@@ -335,22 +351,30 @@ def _seconds(entry: dict, name: str, where: str) -> float:
     return float(found)
 
 
+def _line_of_channel(channel: tuple[str, int]) -> str:
+    file, place = channel
+    return f"{file} {place or 1}"
+
+
 def save_data_dir(found: Manifests, out: Path) -> None:
-    """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known for all speakers, and
-    reco2file_and_channel if recordings are channels of one file."""
-    texts = {one.name: one.text for one in found.utterances if one.text is not None}
-    taken = [one for one in found.utterances if one.text is not None or not texts]
-    recordings = {one.recording for one in taken}
-    genders = {one.speaker: one.gender for one in taken}
-    channels = {name: f"{file} {place or 1}" for name, (file, place) in found.channels.items() if name in recordings}
-    is_named = any(found.channels[name][1] for name in recordings)
+    """wav.scp, reco2dur, segments, utt2spk, spk2utt, text where there is any, spk2gender where all speakers' are known,
+    reco2file_and_channel where recordings are channels of one file."""
+    has_texts = any(one.text is not None for one in found.utterances)
+
+    def table(value: Callable[[Utterance], object]) -> Lazy:
+        return Lazy(lambda: ((one.name, value(one)) for one in found.utterances if one.text is not None or not has_texts))
+
+    segments, utt2spk = table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}"), table(lambda one: one.speaker)
+    recordings = distinct(value.partition(" ")[0] for value in segments.values())[0].in_order()
+    channels, seconds = having(found.channels, recordings), having(found.seconds, recordings)
+    genders = dict(table(lambda one: (one.speaker, one.gender)).values())
     tables = {
-        "wav.scp": {name: audio for name, audio in found.audio.items() if name in recordings},
-        FILE_AND_CHANNEL: channels if is_named else {},
-        "reco2dur": {name: f"{seconds:.10g}" for name, seconds in found.seconds.items() if name in recordings},
-        "segments": {one.name: f"{one.recording} {one.begin:.10g} {one.end:.10g}" for one in taken},
-        "utt2spk": {one.name: one.speaker for one in taken},
-        "text": texts,
+        "wav.scp": having(found.audio, recordings),
+        FILE_AND_CHANNEL: mapped(channels, value=_line_of_channel) if any(place for _, place in channels.values()) else {},
+        "reco2dur": mapped(seconds, value="{:.10g}".format),
+        "segments": segments,
+        "utt2spk": utt2spk,
+        "text": table(lambda one: one.text) if has_texts else {},
         "spk2gender": genders if all(genders.values()) else {},
     }
     write_data_dir(out, {name: table for name, table in tables.items() if table})

@@ -32,7 +32,7 @@ from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, kind_of, refuse_other, single
-from pyasr.io.tables import Parsed, Table
+from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.io.text import write_table
 
 _MOST_ROWS_BEYOND = 3
@@ -313,7 +313,7 @@ class ArkWriter:
         self._ark, self._scp, self._named = Path(ark), scp, Path(named or ark)
         self._method = COMPRESSION["speech" if compress is True else compress] if compress else None
         self._binary = binary
-        self._table: dict[str, str] = {}
+        self._table = TableBuilder()
 
     def __enter__(self) -> ArkWriter:
         with naming(self._ark):
@@ -322,7 +322,7 @@ class ArkWriter:
 
     def write(self, key: str, matrix: np.ndarray) -> None:
         with naming(self._ark):
-            self._table[key] = f"{self._named}:{_write_entry(self._file, key, matrix, self._method, self._binary)}"
+            self._table.add(key, f"{self._named}:{_write_entry(self._file, key, matrix, self._method, self._binary)}")
 
     def __exit__(self, kind, error, trace) -> None:
         with naming(self._ark):
@@ -330,7 +330,7 @@ class ArkWriter:
             if kind is None:
                 note_digest(self._ark, self._file)
         if kind is None and self._scp is not None:
-            write_table(self._scp, self._table)
+            write_table(self._scp, self._table.table())
 
 
 def _write_entry(file, key: str, matrix: np.ndarray, method: int | None, binary: bool) -> int:

@@ -131,6 +131,18 @@ class ContentReader:
         return without_mark(piece, self.path) if is_first else piece
 
 
+def iterate_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, plain or compressed, with their line breaks, some of them in memory at a time. Raises UserError as
+    `ContentReader`."""
+    rest = b""
+    with ContentReader(path) as content:
+        while piece := content.read(_CHUNK_BYTES):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
 def _refuse_packed_twice(content: bytes, path: Path) -> None:
     """Raise UserError for unpacked content that is compressed."""
     if _MAGIC.match(content):

@@ -17,6 +17,7 @@ from pyasr.base.output import atomic_write
 from pyasr.base.system_errors import keeping_name
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
+from pyasr.io.keys import KnownNames
 from pyasr.io.object_kinds import INTEGERS, SOME_INTEGERS, TEXT, refuse_other
 
 _BINARY = b"\0B"
@@ -67,15 +68,13 @@ def read_job_archives(directory: Path, stem: str = "ali", keys: Container[str] |
 
 def iterate_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> Iterator[tuple[str, np.ndarray]]:
     """(key, int32 array) one after the other, as of `read_job_archives`."""
-    earlier: set[str] = set()
+    earlier = KnownNames()
     for path in job_archive_files(directory, stem):
-        own: set[str] = set()
-        for key, vector in iterate_int_vectors(path):
+        for key, vector in iterate_int_vectors(path):  # which refuses a key that occurs twice in one archive
             if keys is None or key in keys:
                 check_new(path, (key,), earlier)
-                own.add(key)
+                earlier.add(key)
                 yield key, vector
-        earlier |= own
 
 
 def check_new(path: Path, keys: Iterable[str], earlier: Container[str]) -> None:

@@ -10,6 +10,7 @@ and in memory; it becomes a string whenever it is asked for. `save_numbers` and 
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -33,6 +34,18 @@ class PackedRows(Sequence):
 
     def __getitem__(self, number: int) -> str:
         return self._content[self._ends[number - 1] if number else 0 : self._ends[number]].decode()
+
+
+class GrowingRows(PackedRows):
+    """Rows in memory, to which rows are added."""
+
+    def __init__(self):
+        super().__init__(bytearray(), array("q"))
+
+    def append(self, row: str) -> None:
+        """Add one at the end."""
+        self._content += row.encode()
+        self._ends.append(len(self._content))
 
 
 class StoredRows(Sequence):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import re
 from array import array
-from collections.abc import Callable, Container, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from copy import copy
 from functools import cached_property
 from io import BytesIO
@@ -28,6 +28,7 @@ from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
+_MOST_WIDTH = 64  # bytes of keys that are sorted as an array
 _BLANKS_TO_LOOK_AT = (b"\t", b"  ", b" \n", b"\n ", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x1f")
 _OTHER_BLANKS = tuple(blank.encode() for blank in "\x85\xa0\u1680\u205f\u3000")
 _GENERAL_BLANK = re.compile(b"\xe2\x80[\x80-\x8a\xa8\xa9\xaf]")  # U+2000 to U+200A, U+2028, U+2029, U+202F
@@ -43,7 +44,7 @@ def split_line(line: str) -> tuple[str, str]:
     return key, value.strip()
 
 
-class _Paired(Mapping[str, T]):
+class Paired(Mapping[str, T]):
     """A Mapping that is gone through by `pairs()`, its (key, value) pairs, one after the other."""
 
     def __iter__(self) -> Iterator[str]:
@@ -64,15 +65,14 @@ class _Paired(Mapping[str, T]):
         return dict(others.items()) | dict(self.items())
 
 
-class Table(_Paired[str]):
+class Table(Paired[str]):
     """{key: value} of a text table, in its order. `lines` are UTF-8, `KEY VALUE` or `KEY` with a line break each, without other blanks at
     their ends; of several with one key the last counts.
     """
 
     def __init__(self, lines: bytes):
-        self._lines, self._begins, self._next = lines, _begins_of(lines), 0
+        self.content, self._begins, self._next = lines, _begins_of(lines), 0
         self._last: tuple[str | None, int | None] = None, None  # the key that was looked up, and its line
-        self._order = None if self._ascends() else self._sorted()
 
     @classmethod
     def read(cls, path: Path) -> Table:
@@ -88,30 +88,38 @@ class Table(_Paired[str]):
     @classmethod
     def of(cls, items: Iterable[tuple[str, object]]) -> Table:
         """The table of (key, value) pairs."""
-        table = cls(_joined(f"{key} {value}".rstrip() + "\n" for key, value in items))
-        return cls.of(dict(table.items()).items()) if table._order is not None and table._has_doubled() else table
+        return cls(_joined(map(_line, items))).without_doubled()
 
     @classmethod
     def of_keys(cls, keys: Iterable[str]) -> Table:
         """A set of keys, without values."""
         return cls(_joined(f"{key}\n" for key in keys))
 
+    @cached_property
+    def _order(self) -> array | None:
+        """Numbers of the lines in the order of their keys; None where they stand in it."""
+        return None if self.is_in_order else self._sorted()
+
     def __len__(self) -> int:
         return len(self._begins) - 1
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self._line_of(key) is not None
+        return isinstance(key, str) and self.line_of(key) is not None
 
     def __getitem__(self, key: str) -> str:
-        number = self._line_of(key)
+        number = self.line_of(key)
         if number is None:
             raise KeyError(key)
         return self._line(number).partition(b" ")[2].decode()
 
+    def without_doubled(self) -> Table:
+        """The same with one line of each key: the place of the first, the value of the last."""
+        return Table.of(dict(self.items()).items()) if self._order is not None and self._has_doubled() else self
+
     def where(self, wanted: Iterable[bool]) -> Table:
         """The lines for which `wanted`, one truth value a line, is true."""
         joined = BytesIO()
-        joined.writelines(compress(self._byte_lines(), wanted))
+        joined.writelines(compress(self.byte_lines(), wanted))
         return Table(joined.getvalue())
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -121,9 +129,9 @@ class Table(_Paired[str]):
                 key, _, value = line.partition(" ")
                 yield key, value
 
-    def value_blocks(self) -> Iterator[list[str]]:
-        """The values, some thousands at a time."""
-        return ([line.partition(" ")[2] for line in lines.decode().split("\n")] for lines in self._blocks())
+    def line_blocks(self) -> Iterator[list[str]]:
+        """The lines, without their line breaks, some thousands at a time."""
+        return (lines.decode().split("\n") for lines in self._blocks())
 
     def has_keys_of(self, other: Table) -> bool:
         """Whether the keys of two tables are the same, in the same order."""
@@ -139,15 +147,33 @@ class Table(_Paired[str]):
     def sorted_lines(self) -> Iterator[bytes]:
         """Parts of the file that holds the table in C order, whole lines each."""
         if self._order is None:
-            yield self._lines
+            yield self.content
         else:
             for begin in range(0, len(self), _BLOCK_LINES):
                 yield b"".join(self._line(number) + b"\n" for number in self._order[begin : begin + _BLOCK_LINES])
 
-    @property
+    def in_order(self) -> Table:
+        """The same lines in C order."""
+        return self if self._order is None else Table(b"".join(self.sorted_lines()))
+
+    @cached_property
     def is_in_order(self) -> bool:
-        """Whether its lines are in C order."""
-        return self._order is None
+        """Whether its lines are in C order: each key is greater than the one before it, and none is empty."""
+        before = b""
+        for keys in self._key_blocks():
+            if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
+                return False
+            before = keys[-1]
+        return True
+
+    @property
+    def order(self) -> Sequence[int]:
+        """The numbers of the lines, from 0, in the order of their keys."""
+        return range(len(self)) if self._order is None else np.asarray(self._order)
+
+    def key(self, number: int) -> str:
+        """The key of the line with this number, from 0."""
+        return self._key(number).decode()
 
     @property
     def is_plain(self) -> bool:
@@ -158,9 +184,9 @@ class Table(_Paired[str]):
         """The lines in blocks of many, the last line break of each left out."""
         for first in range(0, len(self), _BLOCK_LINES):
             last = min(first + _BLOCK_LINES, len(self))
-            yield self._lines[self._begins[first] : self._begins[last] - 1]
+            yield self.content[self._begins[first] : self._begins[last] - 1]
 
-    def _byte_lines(self) -> Iterator[bytes]:
+    def byte_lines(self) -> Iterator[bytes]:
         """Each line with its line break."""
         return (line + b"\n" for lines in self._blocks() for line in lines.split(b"\n"))
 
@@ -168,12 +194,12 @@ class Table(_Paired[str]):
         return ([line.partition(b" ")[0] for line in lines.split(b"\n")] for lines in self._blocks())
 
     def _line(self, number: int) -> bytes:
-        return self._lines[self._begins[number] : self._begins[number + 1] - 1]
+        return self.content[self._begins[number] : self._begins[number + 1] - 1]
 
     def _key(self, number: int) -> bytes:
-        return self._lines[self._begins[number] : self._begins[number + 1] - 1].partition(b" ")[0]
+        return self.content[self._begins[number] : self._begins[number + 1] - 1].partition(b" ")[0]
 
-    def _line_of(self, key: str) -> int | None:
+    def line_of(self, key: str) -> int | None:
         """The number of the line with this key, from 0; None where there is none."""
         if key != self._last[0]:
             at, at_hand = self._place(wanted := key.encode("utf-8", "surrogatepass"))
@@ -201,19 +227,14 @@ class Table(_Paired[str]):
         at = low if order is None or low == len(self) else order[low]
         return at, self._key(at) if at < len(self) else None
 
-    def _ascends(self) -> bool:
-        """Whether each key is greater than the one before it, and none is empty."""
-        before = b""
-        for keys in self._key_blocks():
-            if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
-                return False
-            before = keys[-1]
-        return True
-
     def _sorted(self) -> array:
         """Numbers of the lines in the order of their keys."""
-        keys = list(chain.from_iterable(self._key_blocks()))
-        return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
+        width = max(len(key) for keys in self._key_blocks() for key in keys)
+        if width > _MOST_WIDTH or b"\0" in self.content:  # which numpy would pad too far, or would not tell from its padding
+            keys = list(chain.from_iterable(self._key_blocks()))
+            return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
+        keys = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])
+        return array(self._begins.typecode, np.argsort(keys, kind="stable").astype(self._begins.typecode).tobytes())
 
     def _has_doubled(self) -> bool:
         """Whether two lines have the same key."""
@@ -233,6 +254,21 @@ class Table(_Paired[str]):
         if faults:
             number, told = min(faults)
             raise UserError(f"{path}:{number + 1}: {told}")
+
+
+class TableBuilder:
+    """A table that grows by a line at a time."""
+
+    def __init__(self):
+        self._lines = BytesIO()
+
+    def add(self, key: str, value: object = "") -> None:
+        """Add a line; of several with one key the last counts."""
+        self._lines.write(_line((key, value)).encode())
+
+    def table(self) -> Table:
+        """That of the lines so far."""
+        return Table(self._lines.getvalue()).without_doubled()
 
 
 class Lines(Sequence[str]):
@@ -261,8 +297,16 @@ class Lines(Sequence[str]):
             yield from map(self._part, block.decode().removesuffix("\n").split("\n"))
 
 
+def key_blocks(keys: Iterable[str]) -> list[str]:
+    """The keys in strings with line breaks between them, as many in each as `Table.line_blocks` gives lines at a time."""
+    keys, blocks = iter(keys), list[str]()
+    while some := "\n".join(islice(keys, _BLOCK_LINES)):
+        blocks.append(some)
+    return blocks
+
+
 def plain_table(content: bytes) -> Table | None:
-    """The table in the bytes of a file that are as `write_table` writes them; None where they are not."""
+    """The table in the bytes of a file whose lines are as `write_table` writes them, in whatever order; None where they are not."""
     if not content.endswith(b"\n") or content.startswith(codecs.BOM_UTF8) or any(map(_may_have_blanks, _blocks_of(content))):
         return None
     try:
@@ -270,8 +314,7 @@ def plain_table(content: bytes) -> Table | None:
             block.decode()
     except UnicodeDecodeError:
         return None
-    table = Table(content)
-    return table if table.is_in_order else None
+    return Table(content)
 
 
 class _Items(ItemsView):
@@ -284,66 +327,27 @@ class _Values(ValuesView):
         return (value for _, value in self._mapping.pairs())
 
 
-class Lazy(_Paired[str]):
-    """A table that `make`, a function that gives its (key, value) pairs, makes each time it is gone through; it is kept only where it is
-    looked into."""
-
-    def __init__(self, make: Callable[[], Iterable[tuple[str, object]]]):
-        self.pairs = make
-
-    @cached_property
-    def _table(self) -> Table:
-        return Table.of(self.pairs())
-
-    def __bool__(self) -> bool:
-        return any(True for _ in self.pairs())
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._table
-
-    def __getitem__(self, key: str) -> str:
-        return self._table[key]
-
-
-class Parsed(_Paired[T]):
+class Parsed(Paired[T]):
     """A table whose values are what `parse` makes of those of another when they are asked for."""
 
     def __init__(self, table: Mapping[str, str], parse: Callable[[str], T]):
-        self._table, self._parse = table, parse
+        self.table, self._parse = table, parse
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.table)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._table)
+        return iter(self.table)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._table
+        return key in self.table
 
     def __getitem__(self, key: str) -> T:
-        return self._parse(self._table[key])
+        return self._parse(self.table[key])
 
     def pairs(self) -> Iterator[tuple[str, T]]:
         """(key, parsed value), one after the other."""
-        return ((key, self._parse(value)) for key, value in self._table.items())
-
-
-def mapped(table: Mapping[str, str], key: Callable[[str], str] = str, value: Callable[[str], object] | None = None) -> Lazy:
-    """The table with what these functions make of its keys and values."""
-    return Lazy(lambda: ((key(name), value(old) if value else old) for name, old in table.items()))
-
-
-def having(table: Mapping[str, str], keys: Container[str]) -> Lazy:
-    """The lines whose keys are among `keys`."""
-    return Lazy(lambda: (item for item in table.items() if item[0] in keys))
-
-
-def sorted_items(table: Mapping[str, T]) -> Iterable[tuple[str, T]]:
-    """(key, value) pairs in C order."""
-    return table.sorted_pairs() if isinstance(table, Table) else sorted(table.items())
+        return ((key, self._parse(value)) for key, value in self.table.items())
 
 
 def _begins_of(lines: bytes) -> array:
@@ -353,6 +357,28 @@ def _begins_of(lines: bytes) -> array:
         ends = np.flatnonzero(content[place : place + _BLOCK_BYTES] == ord("\n"))
         begins.frombytes((ends + (place + 1)).astype(begins.typecode).tobytes())
     return begins
+
+
+class NotInOrder(Exception):
+    """The keys of a table do not ascend."""
+
+
+def lines_in_order(pairs: Iterable[tuple[str, object]]) -> Iterator[bytes]:
+    """Parts of the file that holds these (key, value) pairs, whole lines each. Raises NotInOrder where a key is not greater than the one
+    before it."""
+    pairs, before = iter(pairs), ""
+    while some := list(islice(pairs, _BLOCK_LINES)):
+        keys = [key for key, _ in some]
+        if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
+            raise NotInOrder
+        before = keys[-1]
+        yield "".join(map(_line, some)).encode()
+
+
+def _line(item: tuple[str, object]) -> str:
+    """Of a table, with its line break."""
+    key, value = item
+    return f"{key} {value}".rstrip() + "\n"
 
 
 def _joined(lines: Iterable[str]) -> bytes:

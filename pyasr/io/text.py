@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
-from pyasr.io.tables import Parsed, Table, sorted_items
+from pyasr.io.keys import Groups, Keys
+from pyasr.io.lazy_tables import Joined, Lazy
+from pyasr.io.tables import NotInOrder, Parsed, Table, lines_in_order
 
 _MOST_NUMBER = 1e12
 
@@ -68,13 +71,22 @@ def _is_positive(text: str, kind: type) -> bool:
 
 
 def write_table(path: Path, table: Mapping[str, object]) -> None:
-    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically.
+    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically. Of a table whose lines come
+    in that order, some thousands are in memory at a time.
 
     Raises UserError for what no table can hold: a key that is not one word, and line breaks.
     """
-    in_order = table if isinstance(table, Table) and table.is_plain else Table.of(_writable(path, table.items()))
+    if isinstance(table, Table) and table.is_plain:
+        return _write(path, table.sorted_lines())
+    for pairs in table.orders() if isinstance(table, Joined) else [table.items()]:
+        with suppress(NotInOrder):
+            return _write(path, lines_in_order(_writable(path, pairs)))
+    _write(path, Table.of(_writable(path, table.items())).sorted_lines())
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
     with atomic_write(path, "wb") as f:
-        f.writelines(in_order.sorted_lines())
+        f.writelines(lines)
 
 
 def _writable(path: Path, items: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
@@ -85,14 +97,13 @@ def _writable(path: Path, items: Iterable[tuple[str, object]]) -> Iterator[tuple
         yield key, value
 
 
-def invert(utt2spk: Mapping[str, str]) -> dict[str, str]:
+def invert(utt2spk: Mapping[str, str]) -> Lazy:
     """spk2utt of a utt2spk table: {speaker: 'utt1 utt2 ...'}, utterances in C order."""
-    return {speaker: " ".join(utterances) for speaker, utterances in grouped(utt2spk).items()}
+    speakers = grouped(utt2spk)
+    return Lazy(lambda: ((speaker, " ".join(utterances)) for speaker, utterances in speakers.items()))
 
 
-def grouped(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
-    """{speaker: [utterance, ...]} of a utt2spk table, utterances in C order."""
-    speakers: dict[str, list[str]] = {}
-    for utterance, speaker in sorted_items(utt2spk):
-        speakers.setdefault(speaker, []).append(utterance)
-    return speakers
+def grouped(utt2spk: Mapping[str, str]) -> Groups:
+    """{speaker: [utterance, ...]} of a utt2spk table, utterances in C order; speakers in the order of their first utterances."""
+    table = utt2spk if isinstance(utt2spk, Table) else Table.of(utt2spk.items())
+    return Groups(Keys(table), (speaker for _, speaker in table.sorted_pairs()))

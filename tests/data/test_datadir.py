@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,8 +16,10 @@ from trees import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.data import subsets
-from pyasr.data.datadir import DataDir, Segment, distribute, split, write_data_dir
+from pyasr.data.datadir import DataDir, Segment, split, write_data_dir
+from pyasr.data.dividing import distributed
 from pyasr.data.recordings import cut_utterance, read_recording
+from pyasr.io.keys import Keys
 from pyasr.io.text import write_table
 from pyasr.data.validation import validate
 
@@ -34,7 +37,7 @@ def test_split_is_complete_and_balanced(tmp_path_factory, lengths, num):
             split(path, num)
         return
     parts = split(path, num)
-    assert sorted(sum(parts, [])) == sorted(durations) and all(part == sorted(part) and part for part in parts)
+    assert sorted(chain.from_iterable(parts)) == sorted(durations) and all(part == sorted(part) and len(part) for part in parts)
     assert parts == split(path, num)
     loads = [sum(durations[utt] for utt in part) for part in parts]
     assert max(loads) <= max(1.05 * sum(loads) / num, sum(loads) / num + max(durations.values())) + 1e-6
@@ -49,14 +52,14 @@ def test_split_keeps_speakers_whole_where_it_can(tmp_path):
 @settings(max_examples=60, deadline=None)
 @given(lengths=st.lists(st.lists(st.sampled_from([0, 0.1, 0.3, 2]), min_size=1, max_size=3), min_size=1, max_size=9), num=st.integers(1, 6))
 def test_pieces_go_to_the_list_that_is_shortest_then_has_fewest_then_is_first(lengths, num):
-    durations = {f"{p:02d}-{u}": d for p, piece in enumerate(lengths) for u, d in enumerate(piece)}
-    pieces = [[f"{p:02d}-{u}" for u in range(len(piece))] for p, piece in enumerate(lengths)]
-    expected, loads = [[] for _ in range(num)], [0.0] * num
-    for piece in sorted(pieces, key=lambda piece: -sum(durations[utt] for utt in piece)):
-        chosen = min(range(num), key=lambda j: (loads[j], len(expected[j]), j))
-        expected[chosen] += piece
-        loads[chosen] += sum(durations[utt] for utt in piece)
-    assert distribute(pieces, num, durations) == (expected, max(loads))
+    expected, loads, sizes = [0] * len(lengths), [0.0] * num, [0] * num
+    for piece in sorted(range(len(lengths)), key=lambda piece: -sum(lengths[piece])):
+        chosen = expected[piece] = min(range(num), key=lambda j: (loads[j], sizes[j], j))
+        loads[chosen] += sum(lengths[piece])
+        sizes[chosen] += len(lengths[piece])
+    firsts = np.cumsum([0, *map(len, lengths[:-1])])
+    found, longest = distributed(np.array([*map(sum, lengths)], np.float64), np.array([*map(len, lengths)]), firsts, num)
+    assert found.tolist() == expected and longest == max(loads)
 
 
 def test_segments_of_a_data_dir(tmp_path):
@@ -104,7 +107,7 @@ def test_ways_of_choosing(tmp_path):
     assert subsets.first(data, 2) == ["ann-000", "ann-001"]
     assert subsets.shortest(data, 2) == ["ann-001", "cy-003"]
     assert subsets.per_speaker(data, 2) == ["ann-000", "ann-002", "bob-000", "bob-002", "cy-000", "cy-002"]
-    assert subsets.of_speakers(data, 5) == data.spk2utt["ann"] + data.spk2utt["bob"]
+    assert subsets.of_speakers(data, 5) == [*data.spk2utt["ann"], *data.spk2utt["bob"]]
     assert subsets.random_choice(data, 5, seed=1) == subsets.random_choice(data, 5, seed=1) != subsets.random_choice(data, 5, seed=2)
 
 
@@ -136,20 +139,24 @@ def test_transcripts_that_are_said_again_and_again(tmp_path):
     assert len({tuple(subsets.without_repetitions(DataDir(data), 2, seed)) for seed in range(10)}) > 5
 
 
+def transcribed(text: dict[str, str]) -> SimpleNamespace:
+    """What `without_repetitions` reads of a data directory."""
+    return SimpleNamespace(utterances=Keys.of(sorted(text)), table={"text": text}.__getitem__)
+
+
 def test_repeated_transcripts_are_drawn_from_all_of_the_data():
     """From the first speaker as often as from the last."""
     utterances = [f"spk{speaker:02}-{n}" for speaker in range(10) for n in range(4)]
-    data = SimpleNamespace(utterances=utterances, text=dict.fromkeys(utterances, "yeah"))
+    data = transcribed(dict.fromkeys(utterances, "yeah"))
     times = Counter(utt[:5] for seed in range(200) for utt in subsets.without_repetitions(data, 5, seed))
     assert times.total() == 1000 and min(times[speaker] for speaker in times) > 60 and len(times) == 10
 
 
 def test_what_is_drawn_does_not_depend_on_other_transcripts():
     utterances = [f"utt{n:02}" for n in range(20)]
-    data = SimpleNamespace(utterances=utterances, text=dict.fromkeys(utterances, "yeah"))
-    drawn = subsets.without_repetitions(data, 5)
-    data.utterances, data.text = sorted(["a", "z", *utterances]), data.text | {"a": "no", "z": "no"}
-    assert subsets.without_repetitions(data, 5) == ["a", *drawn, "z"]
+    text = dict.fromkeys(utterances, "yeah")
+    drawn = subsets.without_repetitions(transcribed(text), 5)
+    assert subsets.without_repetitions(transcribed(text | {"a": "no", "z": "no"}), 5) == ["a", *drawn, "z"]
 
 
 def test_the_last_utterances(tmp_path):

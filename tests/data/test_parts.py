@@ -58,7 +58,7 @@ def test_a_split_reads_each_table_once(opened, tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     run_here("split_data_dir.py", data, 6, folder="utils")
     counts = {path: num for path, num in opened.items() if Path(path).parent == data}
-    assert counts.keys() == {str(data / name) for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur", "spk2utt")}
+    assert counts.keys() == {str(data / name) for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur")}
     assert {name for name, num in counts.items() if num > 1} <= {str(data / "utt2dur")}  # once for durations, once to be split
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.base.errors import UserError
-from pyasr.io.tables import Lazy, Parsed, Table, having, mapped, sorted_items, split_line
+from pyasr.io.lazy_tables import Joined, Lazy, Stored, at_hand, having, mapped
+from pyasr.io.tables import Parsed, Table, TableBuilder, split_line
 from pyasr.io.text import write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=4)
@@ -21,7 +22,7 @@ FAR_BYTES = 400  # a dictionary's strings take more of a line than this
 def test_as_a_dictionary(items, asked):
     table, plain = Table.of(items), dict(items)
     assert dict(table) == dict(table.items()) == plain and len(table) == len(plain) and list(table.values()) == [table[key] for key in table]
-    assert list(sorted_items(table)) == sorted(plain.items()) and b"".join(table.sorted_lines()) == written(plain)
+    assert list(table.sorted_pairs()) == sorted(plain.items()) and b"".join(table.sorted_lines()) == written(plain)
     for key in [*asked, *plain, *sorted(plain), *sorted(asked)]:
         assert (key in table) == (key in plain) and table.get(key) == plain.get(key)
 
@@ -59,6 +60,32 @@ def test_tables_that_are_made_when_asked_for(items, kept):
         assert found | {"x": "y"} == plain | {"x": "y"} and {"x": "y"} | found == {"x": "y"} | plain and list(found.items()) == list(plain.items())
     made = Lazy(lambda: iter(plain.items()))
     assert len(made) == len(plain) and all(made[key] == value and key in made for key, value in plain.items()) and "no word" not in made
+
+
+@given(parts=st.lists(ITEMS, max_size=4), prefixes=st.booleans())
+def test_joined_tables_are_written_as_their_union(parts, prefixes, tmp_path_factory):
+    """Whether their keys interleave, lie apart, or are the same; of several lines with one key the last counts."""
+    parts = [[(f"{9 - number}{key}" if prefixes else key, value) for key, value in items] for number, items in enumerate(parts)]
+    path = tmp_path_factory.mktemp("joined") / "table"
+    joined, expected = Joined([Lazy(dict(items).items) for items in parts]), dict(item for items in parts for item in items)
+    write_table(path, joined)
+    assert path.read_bytes() == written(expected) and dict(at_hand(joined)) == expected
+    builder = TableBuilder()
+    for key, value in joined.items():
+        builder.add(key, value)
+    assert dict(builder.table()) == expected and dict(Stored(builder.table)) == dict(at_hand(Stored(builder.table))) == expected
+
+
+def test_lines_in_order_are_written_some_at_a_time(tmp_path):
+    """A line of a made table is in memory no longer than it takes to write it; of tables that are joined, too."""
+    path, num, peaks = tmp_path / "table", 100_000, []
+    parts = [Lazy(lambda first=first: ((f"{first}-{i:06d}", "some words that were said") for i in range(num // 2))) for first in "ab"]
+    for table in (Lazy(lambda: ((f"{i:06d}", "some words that were said") for i in range(num))), Joined(parts[::-1])):
+        tracemalloc.start()
+        write_table(path, table)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 0.8 * path.stat().st_size
 
 
 def test_memory_is_that_of_the_file(tmp_path):

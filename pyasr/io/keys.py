@@ -1,0 +1,215 @@
+"""Keys of tables in little memory: in sequences, by what belongs to them, and with numbers beside them.
+
+    utterances = Keys(utt2spk)                         # of a Table, in C order: at most 8 bytes each beside the table
+    of_speakers = Groups(utterances, speakers)         # a Mapping {speaker: Keys}
+    seconds = Numbers(utterances, np.array([...]))     # a Mapping {utterance: float}
+
+A key becomes a string when it is asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from operator import eq, ne
+
+import numpy as np
+
+from pyasr.io.tables import Paired, Parsed, Table
+
+_DIGEST_BYTES, _MOST_NEW = 16, 1 << 16
+
+
+class Keys(Sequence[str]):
+    """Keys of a table; equal to any sequence of the same strings.
+
+    lines  the numbers of their lines in the table, from 0: a range or an integer array; None: all, in C order of the keys
+    """
+
+    def __init__(self, table: Table, lines: Sequence[int] | None = None):
+        self.table, self.lines = table, table.order if lines is None else lines
+
+    @classmethod
+    def of(cls, keys: Iterable[str]) -> Keys:
+        """These keys, which all differ, in their order."""
+        return cls.by_line(Table.of_keys(keys))
+
+    @classmethod
+    def by_line(cls, table: Mapping[str, object]) -> Keys:
+        """Those of a Table, or of one that is Parsed, in the order of its lines."""
+        table = table.table if isinstance(table, Parsed) else table
+        return cls(table, range(len(table)))
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, place: int | slice) -> str | Keys:
+        found = self.lines[place]
+        return Keys(self.table, found) if isinstance(place, slice) else self.table.key(found)
+
+    def __iter__(self) -> Iterator[str]:
+        if self._are_all:
+            return iter(self.table)
+        return map(self.table.key, self.lines if isinstance(self.lines, range) else memoryview(self.lines))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self))}]"
+
+    @property
+    def _are_all(self) -> bool:
+        """Whether they are those of all lines, in the order of these."""
+        return isinstance(self.lines, range) and self.lines == range(len(self.table))
+
+    def take(self, places: np.ndarray) -> Keys:
+        """Those at these places."""
+        lines = self.lines
+        if isinstance(lines, range):
+            return Keys(self.table, lines.start + lines.step * places)
+        return Keys(self.table, np.asarray(lines)[places])
+
+    def line_numbers(self) -> np.ndarray:
+        """Those of all their lines."""
+        lines = self.lines
+        return np.arange(lines.start, lines.stop, lines.step) if isinstance(lines, range) else np.asarray(lines)
+
+    def place(self, key: str) -> int | None:
+        """Where a key is among these, which are in C order; None where it is not."""
+        if self._are_all and self.table.is_in_order:
+            return self.table.line_of(key)
+        place = bisect_left(self, key)
+        return place if place < len(self) and self[place] == key else None
+
+    def shared_out(self, lists: np.ndarray, num: int) -> list[Keys]:
+        """`num` lists of them; `lists` (len,) has the number of each one's list, from 0."""
+        order, ends = np.argsort(lists, kind="stable"), np.cumsum(np.bincount(lists, minlength=num))
+        return [self.take(places) for places in np.split(order, ends[:-1])]
+
+
+def distinct(values: Iterable[str]) -> tuple[Table, np.ndarray]:
+    """(the different values, as keys in the order in which they come first; the line of each value there, int64)."""
+    known: dict[str, int] = {}
+    lines = np.fromiter((known.setdefault(value, len(known)) for value in values), np.int64)
+    return Table.of_keys(known), lines
+
+
+def ranks(values: Iterable[str]) -> np.ndarray:
+    """The place of each value among the different ones in C order, int64 (number of values,)."""
+    table = Table.of_keys(values)
+    found, in_order = np.zeros(len(table), np.int64), Keys(table)
+    found[1:] = np.cumsum(np.fromiter(map(ne, in_order, islice(in_order, 1, None)), np.int64))
+    found[in_order.line_numbers()] = found.copy()
+    return found
+
+
+class Groups(Mapping[str, Keys]):
+    """{value: the keys that have it, in their order}, by the first key of each.
+
+    keys    all keys
+    values  of these, one after the other
+
+    `members`, int64 (number of keys,), are the places of the keys, those of a group together; group i has those at
+    `borders[i]:borders[i + 1]`.
+    """
+
+    def __init__(self, keys: Keys, values: Iterable[str]):
+        self._keys, (self.names, of_keys) = keys, distinct(values)
+        self.members = np.argsort(of_keys, kind="stable")
+        self.borders = np.concatenate([[0], np.cumsum(np.bincount(of_keys, minlength=len(self.names)))])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Keys:
+        line = self.names.line_of(name)
+        if line is None:
+            raise KeyError(name)
+        return self.group(line)
+
+    def group(self, number: int) -> Keys:
+        """The keys of the group with this number, from 0."""
+        return self._keys.take(self.members[self.borders[number] : self.borders[number + 1]])
+
+
+class Numbers(Paired[float]):
+    """{key: number}; `keys` are in C order, `array` (number of keys,) has the numbers."""
+
+    def __init__(self, keys: Keys, array: np.ndarray):
+        self.keys_in_order, self.array = keys, array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.keys_in_order.place(key) is not None
+
+    def __getitem__(self, key: str) -> float:
+        place = self.keys_in_order.place(key)
+        if place is None:
+            raise KeyError(key)
+        return self.array[place].item()
+
+    def pairs(self) -> Iterator[tuple[str, float]]:
+        """(key, number), one after the other."""
+        return zip(self.keys_in_order, memoryview(self.array))
+
+    def values(self):
+        """The numbers, in the order of the keys."""
+        return memoryview(self.array)
+
+
+class KnownNames:
+    """A set of names, of which it keeps digests and numbers, 24 bytes each. Names are numbered from 0 as they are added."""
+
+    def __init__(self):
+        self._digests, self._numbers = np.zeros(0, f"S{_DIGEST_BYTES}"), np.zeros(0, np.int64)  # in the order of the digests
+        self._new: dict[bytes, int] = {}  # {digest: number} of those that were added last
+
+    def __len__(self) -> int:
+        return len(self._numbers) + len(self._new)
+
+    def __contains__(self, name: str) -> bool:
+        return self.number(name) is not None
+
+    def number(self, name: str) -> int | None:
+        """That of a name; None where it is not known."""
+        return self._number(_digest(name))
+
+    def add(self, name: str) -> bool:
+        """Whether a name is a new one, which is known from now on."""
+        digest = _digest(name)
+        if self._number(digest) is not None:
+            return False
+        self._new[digest] = len(self)
+        if len(self._new) == _MOST_NEW:
+            self._merge()
+        return True
+
+    def _number(self, digest: bytes) -> int | None:
+        if digest in self._new:
+            return self._new[digest]
+        place = int(np.searchsorted(self._digests, np.bytes_(digest)))
+        is_there = place < len(self._digests) and self._digests[place] == digest.rstrip(b"\0")
+        return int(self._numbers[place]) if is_there else None
+
+    def _merge(self) -> None:
+        digests = np.concatenate([self._digests, np.array(list(self._new), self._digests.dtype)])
+        numbers = np.concatenate([self._numbers, np.array(list(self._new.values()), np.int64)])
+        order = np.argsort(digests, kind="stable")
+        self._digests, self._numbers, self._new = digests[order], numbers[order], {}
+
+
+def _digest(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest()
