@@ -357,8 +357,8 @@ def _line_of_channel(channel: tuple[str, int]) -> str:
 
 
 def save_data_dir(found: Manifests, out: Path) -> None:
-    """wav.scp, reco2dur, segments, utt2spk, spk2utt, text where there is any, spk2gender where all speakers' are known,
-    reco2file_and_channel where recordings are channels of one file."""
+    """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known for all speakers, and
+    reco2file_and_channel if recordings are channels of one file."""
     has_texts = any(one.text is not None for one in found.utterances)
 
     def table(value: Callable[[Utterance], object]) -> Lazy:
