@@ -25,7 +25,7 @@ from pyasr.feats.fit import check_features
 from pyasr.hmm.gmm_dir import check_phones, training_files
 from pyasr.hmm.model_size import report_leaves
 from pyasr.lang.lang_dir import LangDir
-from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances
+from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances, parts_to_count
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def main(options: BuildChainTree) -> None:
         check_phones(options.ali_dir, LangDir(options.lang))
         spec = ChainTreeSpec(options.data, options.lang, options.ali_dir, transform_dir, out, options.jobs.nj, options.tree)
         choose_utterances(spec, options.missing)
-        run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.chain_tree:accumulate_shard", spec)
+        with parts_to_count(spec):
+            run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.chain_tree:accumulate_shard", spec)
         run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
         shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")
         remove_tree(out / STATS_DIR)

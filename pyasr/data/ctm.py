@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
 from pyasr.data.channels import file_and_channel
 from pyasr.data.datadir import DataDir
+from pyasr.io.tables import Lines
 from pyasr.io.text import read_lines
 
 _MOST_SECONDS = 1e7
@@ -90,3 +95,23 @@ def utterance_lines(words: Iterable[str], times: Iterable[tuple[float, float]], 
 def sorted_lines(lines: Iterable[CtmLine]) -> list[CtmLine]:
     """By file, channel and time, as sclite wants them."""
     return sorted(lines, key=lambda line: (line.file, line.channel, line.begin_s))
+
+
+def sort_ctm(path: Path) -> None:
+    """Bring the lines of a ctm into the same order. They are in memory as one byte string."""
+    lines, sides = Lines(path.read_bytes()), dict[tuple[str, str], int]()
+    numbers, begins = array("q"), array("d")
+    for file, channel, begin_s in map(place_of, lines):
+        numbers.append(sides.setdefault((file, channel), len(sides)))
+        begins.append(begin_s)
+    rank = np.argsort([sides[side] for side in sorted(sides)])
+    order = np.lexsort((begins, rank[np.array(numbers, np.int64)]))
+    if (np.diff(order) < 0).any():
+        with atomic_write(path) as f:
+            f.writelines(f"{lines[number]}\n" for number in memoryview(order))
+
+
+def place_of(line: str) -> tuple[str, str, float]:
+    """(file, channel, begin in seconds) of a line of a ctm, by which lines are sorted."""
+    file, channel, begin_s, _ = line.split(None, 3)
+    return file, channel, float(begin_s)

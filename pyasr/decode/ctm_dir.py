@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
+from heapq import merge
 from pathlib import Path
 
 from pyasr.base.output import atomic_write
-from pyasr.data.ctm import CtmLine, Recordings, sorted_lines, utterance_lines
+from pyasr.data.ctm import Recordings, place_of, sort_ctm, utterance_lines
 from pyasr.data.datadir import DataDir
 from pyasr.decode.align_words import align_words
 from pyasr.decode.decoded import Decoded
@@ -43,11 +45,13 @@ def ctm_shard(spec: CtmSpec, job: int) -> None:
 
 
 def join_ctm(out: Path, num_jobs: int) -> int:
-    """Join the jobs' words in `out`/ctm, by file, channel and time; their number."""
+    """Join the jobs' words in `out`/ctm, by file, channel and time; their number. Words of one job are in memory at a time."""
     parts = [out / f"ctm.{job}" for job in range(1, num_jobs + 1)]
-    lines = sorted_lines(CtmLine.parse(line) for part in parts for line in part.read_text(encoding="utf-8").splitlines())
-    with atomic_write(out / "ctm") as f:
-        f.writelines(f"{line}\n" for line in lines)
+    for part in parts:
+        sort_ctm(part)
+    with ExitStack() as stack, atomic_write(out / "ctm") as f:
+        lines = merge(*(stack.enter_context(part.open(encoding="utf-8", newline="\n")) for part in parts), key=place_of)
+        num_words = sum(map(bool, map(f.write, lines)))
     for part in parts:
         part.unlink()
-    return len(lines)
+    return num_words

@@ -41,6 +41,7 @@ from pyasr.hmm.pdf_posteriors import PdfPosteriors, SilenceWeighting
 from pyasr.hmm.phone_segments import check_decoded
 from pyasr.hmm.speaker_transforms import compose_all, estimate_each, speaker_stats
 from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.tables import Table
 from pyasr.lang.lang_dir import LangDir
 
 FIRST, SECOND = "first", "second"
@@ -126,7 +127,7 @@ def _readers(spec: FmllrDecodeSpec, job: int) -> Callable[[str], FeatureReader]:
     """The function that gives the reader of an utterance's features: that of the job's part, or, where `spec.si_dir` has other parts, of
     all."""
     part = _part(spec, job)
-    own, inside = open_features(spec.decode.data, spec.decode.model_dir, part=part), set(part.utterances)
+    own, inside = open_features(spec.decode.data, spec.decode.model_dir, part=part), Table.of_keys(part.utterances)
     others = functools.cache(lambda: open_features(spec.decode.data, spec.decode.model_dir))
     return lambda utt: own if utt in inside else others()
 
@@ -197,8 +198,7 @@ def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[Featur
     """(the features with the transforms that the statistics of `passes` give, the job's utterances)."""
     part = _part(spec, job)
     reader = open_features(spec.decode.data, spec.decode.model_dir, part=part)
-    known = set(reader.keys)
-    keys = [utt for utt in part.utterances if utt in known]
+    keys = [utt for utt in part.utterances if reader.has(utt)]
     speakers = {reader.speaker(utt) for utt in keys}
     transforms = None
     for number in passes:

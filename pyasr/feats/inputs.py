@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,10 @@ from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
 from pyasr.feats.packed_tables import PackedTables, save_tables
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, read_transforms
-from pyasr.io.ark import ArkReader, read_scp
-from pyasr.io.text import read_numbers, read_table, read_utt2spk
+from pyasr.io.ark import ArkReader, scp_table
+from pyasr.io.keys import Keys
+from pyasr.io.tables import Table
+from pyasr.io.text import number_table, utt2spk_table
 
 INPUT_FILE = "input.json"
 _MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read consecutively
@@ -116,6 +118,8 @@ class FeatureReader:
         self.data, self.options, self.matrix, self.transforms, self.part = Path(data), options, matrix, transforms, part
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
+        self._counted: dict[str, int] = {}  # {utterance: frames of its features}, where no table tells them
+        self._num_frames: Mapping[str, int] | None = None
         if tables is None:
             self._read_tables()
         else:
@@ -124,11 +128,10 @@ class FeatureReader:
 
     def _read_tables(self) -> None:
         """Read the tables of the data directory or of the part."""
-        self._table = read_scp(self._file("feats.scp"))
-        self.keys = list(self._table)
-        self._num_frames: dict[str, int] | None = None
-        self._utt2spk = dict(self.part.directory().utt2spk.items()) if self.part else read_utt2spk(self._file("utt2spk"))
-        self._cmvn = read_scp(self._file("cmvn.scp")) if self.options.cmvn == "speaker" else {}
+        self._table = scp_table(self._file("feats.scp"))
+        self.keys = Keys.by_line(self._table)
+        self._utt2spk = self.part.directory().utt2spk if self.part else utt2spk_table(self._file("utt2spk"))
+        self._cmvn = scp_table(self._file("cmvn.scp")) if self.options.cmvn == "speaker" else {}
 
     def _file(self, name: str) -> Path:
         return _existing(self.part.directory().file(name) if self.part else self.data / name)
@@ -139,7 +142,7 @@ class FeatureReader:
 
         cmvn  as in the options of the later readers
         """
-        statistics = read_scp(_existing(self.data / "cmvn.scp")) if cmvn == "speaker" else {}
+        statistics = scp_table(_existing(self.data / "cmvn.scp")) if cmvn == "speaker" else {}
         save_tables(path, keys, self._table, self._utt2spk, num_frames, statistics, self._columns)
 
     def has(self, utt: str) -> bool:
@@ -155,14 +158,14 @@ class FeatureReader:
             raise UserError(f"{self.data}/utt2spk: {found}; run utils/fix_data_dir.py {self.data}") from None
 
     @property
-    def utterances(self) -> list[str]:
+    def utterances(self) -> Sequence[str]:
         """The utterances of the data directory, in the order of utt2spk, with or without features."""
-        return list(self._utt2spk)
+        return Keys.by_line(self._utt2spk) if isinstance(self._utt2spk, Table) else list(self._utt2spk)
 
     @cached_property
-    def _originals(self) -> dict[str, str]:
+    def _originals(self) -> Mapping[str, str]:
         path = self.data / "utt2uniq"
-        return read_table(path) if path.exists() else {}
+        return Table.read(path) if path.exists() else {}
 
     @cached_property
     def _first_copies(self) -> dict[str, str]:
@@ -182,10 +185,12 @@ class FeatureReader:
         """Number of frames of `utt`, from utt2num_frames if that exists."""
         if self._num_frames is None:
             path = self.data / "utt2num_frames"
-            self._num_frames = read_numbers(path, int) if path.exists() else {}
-        if utt not in self._num_frames:
-            self._num_frames[utt] = len(self.raw(utt))
-        return self._num_frames[utt]
+            self._num_frames = number_table(path, int) if path.exists() else {}
+        if (known := self._num_frames.get(utt)) is not None:
+            return known
+        if utt not in self._counted:
+            self._counted[utt] = len(self.raw(utt))
+        return self._counted[utt]
 
     def raw(self, utt: str) -> np.ndarray:
         """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x 0. Raises UserError if

@@ -154,13 +154,12 @@ class Paster:
 
     def __init__(self, spec: PasteSpec, parts: list[Part]):
         self._readers = [FeatureReader(part.data, inputs, part=part) for part, inputs in zip(parts, spec.inputs)]
-        self._known = [set(reader.keys) for reader in self._readers]
         self._tolerance, vectors = spec.paste.length_tolerance, spec.paste.vectors
         self._vectors = VectorTable(vectors, spec.paste.vector_period, self._tolerance) if vectors else None
 
     def __getitem__(self, utt: str) -> np.ndarray:
-        for reader, known in zip(self._readers, self._known):
-            if utt not in known:
+        for reader in self._readers:
+            if not reader.has(utt):
                 raise LeftOut(f"no features in {reader.data}/feats.scp")
         vectors = partial(self._vectors.rows, utt, self._readers[0].speaker(utt)) if self._vectors else None
         return paste([reader[utt] for reader in self._readers], self._tolerance, vectors)

@@ -5,8 +5,9 @@ OUT/feats/transformed.JOB.ark and the tables that refer to them; all other table
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from pyasr.data.datadir import DataDir
 from pyasr.data.parts import part_of
 from pyasr.feats.inputs import open_features
 from pyasr.feats.origin import origin_of, save_origins
-from pyasr.io.ark import ArkWriter, read_scp
+from pyasr.io.ark import ArkWriter, scp_table
+from pyasr.io.lazy_tables import Joined, Stored
+from pyasr.io.tables import Table, TableBuilder
 from pyasr.io.text import read_table, write_table
 
 
@@ -48,17 +51,16 @@ def transform_shard(spec: TransformSpec, job: int) -> None:
     """Transform the features of shard `job` (1-based) and write them with `write_archive`."""
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
-    known = set(reader.keys)
 
     def transformed(utt: str) -> np.ndarray:
-        if utt not in known:
+        if not reader.has(utt):
             raise LeftOut(f"no features in {spec.data}/feats.scp")
         return reader[utt]
 
     write_archive(spec, job, part.utterances, transformed, "transformed")
 
 
-def write_archive(spec, job: int, keys: list[str], features_of: Callable[[str], np.ndarray], name: str) -> None:
+def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[str], np.ndarray], name: str) -> None:
     """Write the output of job `job`: feats/NAME.JOB.ark with the features of its utterances, feats/feats.JOB.scp, feats/num_frames.JOB, and
     feats/left_out.JOB with the missing utterances and the reasons.
 
@@ -66,21 +68,20 @@ def write_archive(spec, job: int, keys: list[str], features_of: Callable[[str], 
     keys         the utterances of the job
     features_of  function of an utterance that raises LeftOut if it has no features; utterances without frames are also left out
     """
-    num_frames: dict[str, int] = {}
-    left_out: dict[str, str] = {}
+    num_frames, left_out = TableBuilder(), dict[str, str]()
     progress = log.Progress("features", len(keys), "utterances")
     folder, ark = spec.out / "feats", f"{name}.{job}.ark"
     with ArkWriter(folder / ark, folder / f"feats.{job}.scp", spec.compress, spec.named / "feats" / ark) as writer:
-        for utt in keys:
+        for number, utt in enumerate(keys, 1):
             try:
                 features = with_frames(features_of(utt))
             except LeftOut as reason:
                 left_out[utt] = str(reason)
                 continue
             writer.write(utt, features)
-            num_frames[utt] = len(features)
-            progress.update(len(num_frames) + len(left_out))
-    write_table(folder / f"num_frames.{job}", num_frames)
+            num_frames.add(utt, len(features))
+            progress.update(number)
+    write_table(folder / f"num_frames.{job}", num_frames.table())
     write_table(folder / f"left_out.{job}", left_out)
 
 
@@ -112,14 +113,11 @@ def write_tables(spec) -> None:
     Logs the utterances that were left out. Raises UserError if there are too many.
     """
     report_left_out(spec)
-    feats, num_frames = {}, {}
-    for job in range(1, spec.num_jobs + 1):
-        scp = spec.out / "feats" / f"feats.{job}.scp"
-        if scp.stat().st_size:
-            feats |= read_scp(scp)
-            num_frames |= read_table(spec.out / "feats" / f"num_frames.{job}")
+    folder, jobs = spec.out / "feats", range(1, spec.num_jobs + 1)
+    made = [job for job in jobs if (folder / f"feats.{job}.scp").stat().st_size]
     subsets.copy(DataDir(spec.data), spec.out, subsets.Renaming(), with_features=False)
-    write_table(spec.out / "feats.scp", feats)
+    write_table(spec.out / "feats.scp", Joined([Stored(partial(scp_table, folder / f"feats.{job}.scp")) for job in made]))
+    num_frames = Joined([Stored(partial(Table.read, folder / f"num_frames.{job}")) for job in made])
     write_table(spec.out / "utt2num_frames", num_frames)
-    save_origins(spec.out / "feats", spec.origins)
-    log.info(f"{len(feats)} utterances, {sum(map(int, num_frames.values()))} frames")
+    save_origins(folder, spec.origins)
+    log.info(f"{sum(1 for _ in num_frames)} utterances, {sum(map(int, num_frames.values()))} frames")

@@ -7,12 +7,16 @@ utterance whose name is left without `rev1`, if that is aligned, otherwise that 
 from __future__ import annotations
 
 import shutil
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.data.datadir import DataDir
 from pyasr.io.int_vectors import iterate_int_vectors, job_archive_files, read_int_vectors, write_int_vectors
+from pyasr.io.tables import TableBuilder
 
 _OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
 
@@ -33,23 +37,39 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
     Raises UserError where too many utterances have none of their length.
     """
     paths = job_archive_files(ali_dir)
-    aligned = {utt: (job, len(tids)) for job, path in enumerate(paths) for utt, tids in iterate_int_vectors(path)}
-    originals, num_frames = data.optional_table("utt2uniq"), data.utt2num_frames
-    sources: list[dict[str, str]] = [{} for _ in paths]  # of each archive: {utterance: whose alignment it gets}
-    left_out = {}
-    for utt in data.utterances:
-        found = [name for name in names_of_original(utt, originals.get(utt, utt)) if name in aligned]
-        fitting = [name for name in found if aligned[name][1] == num_frames.get(utt)]
+    aligned, originals, left_out = _Aligned(paths), data.optional_table("utt2uniq"), dict[str, str]()
+    num_frames, sources = data.utt2num_frames, np.full(len(data.utterances), -1, np.int64)
+    for number, utt in enumerate(data.utterances):
+        found = [line for name in names_of_original(utt, originals.get(utt, utt)) if (line := aligned.names.line_of(name)) is not None]
+        fitting = [line for line in found if aligned.lengths[line] == num_frames.get(utt)]
         if fitting:
-            sources[aligned[fitting[0]][0]][utt] = fitting[0]
+            sources[number] = fitting[0]
         else:
             left_out[utt] = "its original has another number of frames" if found else "its original is not aligned"
     check_left_out(left_out, len(data.utterances), missing, str(ali_dir), f"align what {data.path} was copied of, at all its speeds")
-    for job, (path, source_of) in enumerate(zip(paths, sources), 1):  # again, so that one archive is in memory
+    for job, path in enumerate(paths):  # again, so that one archive is in memory
         alignments = read_int_vectors(path)
-        write_int_vectors(out / f"ali.{job}.gz", {utt: alignments[source] for utt, source in source_of.items()})
+        places = np.flatnonzero((sources >= 0) & (aligned.jobs[sources] == job))
+        copies = zip(data.utterances.take(places), sources[places].tolist())
+        write_int_vectors(out / f"ali.{job + 1}.gz", {utt: alignments[aligned.names.key(source)] for utt, source in copies})
     _copy_other_files(ali_dir, out)
     return len(data.utterances) - len(left_out)
+
+
+class _Aligned:
+    """`names` of the utterances of archives, a Table; of each line of it, the number of its archive in `jobs` (from 0), and that of the
+    frames in `lengths`."""
+
+    def __init__(self, paths: list[Path]):
+        jobs, lengths, names = array("i"), array("i"), TableBuilder()
+        for job, path in enumerate(paths):
+            for utt, tids in iterate_int_vectors(path):
+                names.add(utt, len(jobs))
+                jobs.append(job)
+                lengths.append(len(tids))
+        self.names = names.table().in_order()
+        chosen = np.fromiter(map(int, self.names.values()), np.int64, len(self.names))
+        self.jobs, self.lengths = np.array(jobs)[chosen], np.array(lengths)[chosen]
 
 
 def _copy_other_files(ali_dir: Path, out: Path) -> None:

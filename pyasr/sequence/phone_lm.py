@@ -28,6 +28,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from pyasr.base.options import option
 from pyasr.io.openfst import Fst
 
 END = 0
+_BLOCK = 20_000  # sequences whose n-grams are in memory at a time
 History = tuple[int, ...]
 
 
@@ -65,11 +67,14 @@ def estimate_phone_lm(sequences: Iterable[np.ndarray], options: PhoneLmOptions =
 
 def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History, Counter]:
     """c(h, p) as {h: {p: count}}, END for the end of a sequence; the empty history is always there."""
-    windows = [_windows(np.asarray(sequence, np.int64), order) for sequence in sequences if len(sequence)]
-    if not windows:
+    windows = (_windows(np.asarray(sequence, np.int64), order) for sequence in sequences if len(sequence))
+    grams, numbers = np.zeros((0, order), np.int64), np.zeros(0, np.int64)
+    while some := list(islice(windows, _BLOCK)):
+        rows, weights = np.concatenate([grams, *some]), np.concatenate([numbers, np.ones(sum(map(len, some)), np.int64)])
+        grams, places = np.unique(rows, axis=0, return_inverse=True)
+        numbers = np.bincount(places.ravel(), weights).astype(np.int64)
+    if not len(grams):
         raise UserError("there are no phones to estimate a phone language model from; check the alignments")
-    rows = np.concatenate(windows)
-    grams, numbers = np.unique(rows, axis=0, return_counts=True)
     counts: dict[History, Counter] = {(): Counter()}
     for (*history, phone), number in zip(grams.tolist(), numbers.tolist()):
         counts.setdefault(tuple(p for p in history if p), Counter())[phone] += number

@@ -7,6 +7,8 @@ Features are those of the system that made the alignments, with its transforms o
 
 from __future__ import annotations
 
+from collections.abc import Container
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +18,17 @@ from pyasr.base import log
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import option
 from pyasr.data.datadir import split
-from pyasr.feats.inputs import FeatureReader, InputOptions, open_features
+from pyasr.data.parts import part_of, parts_of_jobs
+from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, InputOptions, open_features
 from pyasr.hmm.model import MODEL, read_transitions, write_subsampling
 from pyasr.hmm.questions import make_questions
 from pyasr.hmm.train_triphones import TreeOptions, rounded
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree_building import build_tree, read_roots
 from pyasr.hmm.tree_stats import TreeStats, accumulate_tree_stats
-from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.int_vectors import iterate_int_vectors, iterate_job_archives, job_archive_files, read_job_archives
 from pyasr.io.kaldi import KaldiWriter
-from pyasr.io.text import read_lines
+from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import write_lines
 from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, aligned_phones, chain_alignments, chain_topology, subsample
@@ -64,24 +67,40 @@ def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
 
     Raises UserError where these are too many, and where features and alignments do not match.
     """
-    reader, alignments = FeatureReader(spec.data, InputOptions(cmvn="none")), read_job_archives(spec.ali_dir)
-    factor = spec.tree.frame_subsampling_factor
-    keys = join(reader, alignments, options.max_missing, spec.ali_dir)
-    aligned = aligned_phones(read_transitions(spec.ali_dir / MODEL), {key: alignments[key] for key in keys})
-    reason = f"it has more phones than frames at 1/{factor} of the frame rate"
-    left_out = {key: reason for key, phones in aligned if subsample(phones, factor) is None}
+    reader, lengths, factor = FeatureReader(spec.data, InputOptions(cmvn="none")), TableBuilder(), spec.tree.frame_subsampling_factor
+    for utt, tids in iterate_job_archives(spec.ali_dir):
+        lengths.add(utt, len(tids))
+    keys = join(reader, Parsed(lengths.table(), lambda length: range(int(length))), options.max_missing, spec.ali_dir)
+    crowded = _crowded(spec, Table.of_keys(keys))
+    left_out = dict.fromkeys(crowded, f"it has more phones than frames at 1/{factor} of the frame rate")
     check_left_out(left_out, len(keys), options, str(spec.ali_dir), "lower --frame-subsampling-factor")
     (spec.out / STATS_DIR).mkdir()
-    write_lines(spec.out / STATS_DIR / _UTTERANCES, [key for key in keys if key not in left_out])
+    write_lines(spec.out / STATS_DIR / _UTTERANCES, (key for key in keys if key not in crowded))
+
+
+def _crowded(spec: ChainTreeSpec, keys: Container[str]) -> set[str]:
+    """Those of the utterances `keys` whose alignments have more phones than frames that are kept."""
+    trans, found = read_transitions(spec.ali_dir / MODEL), set[str]()
+    for archive in job_archive_files(spec.ali_dir):
+        alignments = {utt: tids for utt, tids in iterate_int_vectors(archive) if utt in keys}
+        aligned = aligned_phones(trans, alignments)
+        found.update(utt for utt, phones in aligned if subsample(phones, spec.tree.frame_subsampling_factor) is None)
+    return found
+
+
+def parts_to_count(spec: ChainTreeSpec) -> AbstractContextManager[None]:
+    """In the block, the jobs have their parts of the data directory."""
+    return parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), INPUT_TABLES)
 
 
 def accumulate_shard(spec: ChainTreeSpec, job: int) -> None:
     """Statistics of the `job`-th part of the utterances, 1-based; of a part of which none was chosen, nothing is written."""
-    lang, chosen = LangDir(spec.lang), set(read_lines(spec.out / STATS_DIR / _UTTERANCES))
-    mine = [utt for utt in split(spec.data, spec.num_jobs)[job - 1] if utt in chosen]
+    lang, chosen = LangDir(spec.lang), Table.read(spec.out / STATS_DIR / _UTTERANCES)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    mine = [utt for utt in part.utterances if utt in chosen]
     if mine:
         alignments = read_job_archives(spec.ali_dir, keys=set(mine))
-        features = _Kept(open_features(spec.data, spec.ali_dir, spec.transform_dir), spec.tree.frame_subsampling_factor)
+        features = _Kept(open_features(spec.data, spec.ali_dir, spec.transform_dir, part), spec.tree.frame_subsampling_factor)
         old = read_transitions(spec.ali_dir / MODEL)
         trans, converted = chain_alignments(old, {utt: alignments[utt] for utt in mine}, lang.sets, features.factor)
         stats = accumulate_tree_stats(trans, converted, features, lang.context_indep_phones, **_CONTEXT)

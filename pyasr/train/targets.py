@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,12 @@ from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.keys import ranks
 from pyasr.io.packed_rows import StoredRows, save_rows
 from pyasr.train.dealing import dealt_to
 
 TARGETS_FILE = "targets.npz"
-_BLOCK = 1 << 20
+_BLOCK, _NUM_NAMED = 1 << 20, 3
 
 
 @dataclass(frozen=True)
@@ -141,42 +141,42 @@ def _part(path: Path, name: str) -> Path:
     return path.with_name(f"{path.name}.{name}")
 
 
-def join(reader: FeatureReader, alignments: Mapping[str, Sized], max_missing: float, ali_dir: Path) -> list[str]:
+def join(reader: FeatureReader, alignments: Mapping[str, Sized], max_missing: float, ali_dir: Path) -> Sequence[str]:
     """The utterances that have features and an alignment of the same length. Logs one table of what matches and what does not.
 
     alignments  {utterance: something as long as its alignment}
 
     Raises UserError when more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
     """
-    data, keys, wanted = reader.data, reader.keys, set(reader.utterances).union(reader.keys)
-    differences = {key: len(alignments[key]) - reader.num_frames(key) for key in keys if len(alignments.get(key, ()))}
-    good = [key for key, difference in differences.items() if difference == 0]
-    without = [key for key in keys if key not in differences]
-    featureless = sorted(wanted.difference(keys))
-    unequal = {key: difference for key, difference in differences.items() if difference}
+    data, keys = reader.data, reader.keys
+    lengths = np.fromiter((len(alignments.get(key, ())) for key in keys), np.int64, len(keys))
+    differences = np.fromiter((length and length - reader.num_frames(key) for key, length in zip(keys, memoryview(lengths))), np.int64)
+    kinds = (lengths > 0) & (differences == 0), lengths == 0, differences != 0
+    good, without, unequal = (keys.take(np.flatnonzero(kind)) for kind in kinds)
+    featureless = sorted(utt for utt in reader.utterances if not reader.has(utt))
+    num_wanted = len(keys) + len(featureless)
     log.info(f"features and alignment: {len(good)} utterances")
     log.info(f"only features:          {len(without)} {_some(without)}")
-    log.info(f"only alignment:         {len(alignments.keys() - keys)}")
+    log.info(f"only alignment:         {sum(not reader.has(key) for key in alignments)}")
     log.info(f"no features:            {len(featureless)} {_some(featureless)}")
-    for difference, count in sorted(Counter(unequal.values()).items()):
-        examples = [key for key in unequal if unequal[key] == difference]
-        log.info(f"length differs by {difference:+d}: {count} {_some(examples)}")
-    if len(featureless) > max_missing * len(wanted):
-        what = f"{len(featureless)} of {len(wanted)} utterances of utt2spk have no features {_some(featureless)}"
+    for difference, count in zip(*(found.tolist() for found in np.unique(differences[differences != 0], return_counts=True))):
+        log.info(f"length differs by {difference:+d}: {count} {_some(keys.take(np.flatnonzero(differences == difference)))}")
+    if len(featureless) > max_missing * num_wanted:
+        what = f"{len(featureless)} of {num_wanted} utterances of utt2spk have no features {_some(featureless)}"
         raise UserError(f"{data}/feats.scp: {what}; make them, take these utterances away, or raise --max-missing")
-    if len(featureless) + len(without) + len(unequal) > max_missing * len(wanted):
+    if len(featureless) + len(without) + len(unequal) > max_missing * num_wanted:
         beside = f"{len(featureless)} have no features, " if featureless else ""
-        what = f"{beside}{len(without)} of {len(wanted)} utterances have no alignment and {len(unequal)} one of another length"
-        examples = _some(without + list(unequal))
+        what = f"{beside}{len(without)} of {num_wanted} utterances have no alignment and {len(unequal)} one of another length"
+        examples = _some([*without[: _NUM_NAMED + 1], *unequal[: _NUM_NAMED + 1]])
         raise UserError(f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing")
     if not good:
         raise UserError(f"{ali_dir} and {data} have no utterance in common to train on; align {data}, once it has features")
     return good
 
 
-def _some(keys: list[str]) -> str:
+def _some(keys: Sequence[str]) -> str:
     """The first few of `keys`, in brackets."""
-    return f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})" if keys else ""
+    return f"({', '.join(keys[:_NUM_NAMED])}{', ...' if len(keys) > _NUM_NAMED else ''})" if keys else ""
 
 
 def trained_tables(data: Path, inputs: InputOptions) -> list[Path]:
@@ -185,7 +185,7 @@ def trained_tables(data: Path, inputs: InputOptions) -> list[Path]:
     return [*input_tables(data, inputs), *([copies] if copies.exists() else [])]
 
 
-def choose_heldout(keys: list[str], lengths: np.ndarray, original: Callable[[str], tuple[str, str]],
+def choose_heldout(keys: Sequence[str], lengths: np.ndarray, original: Callable[[str], tuple[str, str]],
                    options: HeldoutOptions) -> np.ndarray:  # fmt: skip
     """Which utterances are held out, bool (len(keys),): whole speakers of about `heldout_share` of the frames, or utterances.
 
@@ -194,17 +194,15 @@ def choose_heldout(keys: list[str], lengths: np.ndarray, original: Callable[[str
     Speakers are taken in random order as long as they fit; if that gives less than half the share, utterances are taken instead.
     """
     budget = options.heldout_share * lengths.sum()
-    utterances, speakers = zip(*map(original, keys)) if keys else ((), ())
-    for unit in (*([speakers] if options.heldout_by == "speaker" else []), utterances):
-        names, member = np.unique(np.array(unit), return_inverse=True)
+    for kind in (*(["speakers"] if options.heldout_by == "speaker" else []), "utterances"):
+        member = ranks(original(key)[kind == "speakers"] for key in keys)
         sizes = np.bincount(member, weights=lengths)
-        taken, total = np.zeros(len(names), bool), 0
-        for i in generator(options.heldout_seed, "heldout").permutation(len(names)):
+        taken, total = np.zeros(len(sizes), bool), 0
+        for i in generator(options.heldout_seed, "heldout").permutation(len(sizes)):
             if total + sizes[i] <= budget:
                 taken[i] = True
                 total += sizes[i]
         if total >= 0.5 * budget:
             break
-    kind = "speakers" if unit is speakers else "utterances"
     log.info(f"held out: {taken.sum()} {kind}, {int(total)} of {lengths.sum()} frames")
     return taken[member]

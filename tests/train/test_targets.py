@@ -10,6 +10,7 @@ from corpora import make_alignments, make_data
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.io.keys import Keys
 from pyasr.io.text import read_table, write_table
 from pyasr.train.alignment_spool import AlignmentSpool
 from pyasr.train.prepare import TargetOptions, prepare_targets
@@ -61,7 +62,7 @@ def test_join_is_told_in_a_table(corpus, caplog):
 def test_utterances_without_frames_are_not_trained_on(tmp_path):
     """Though their alignment has as many."""
     lengths, aligned = {"a-0": 0, "a-1": 3}, {"a-0": np.zeros(0, np.int32), "a-1": np.ones(3, np.int32)}
-    reader = SimpleNamespace(data=tmp_path, keys=list(lengths), utterances=list(lengths), num_frames=lengths.get)
+    reader = SimpleNamespace(data=tmp_path, keys=Keys.of(lengths), utterances=list(lengths), num_frames=lengths.get, has=lengths.__contains__)
     assert join(reader, aligned, 0.5, tmp_path) == ["a-1"]
 
 
