@@ -29,6 +29,7 @@ _BINARY_HEADER = b"\0B"
 _WORD, _BLANK = re.compile(rb"\s*(\S+)"), re.compile(rb"\s*")
 _LEAST_INT, _MOST_INT = -(1 << 31), (1 << 32) - 1
 _INT_FORMATS = {1: "<b", 2: "<h", 4: "<i", 8: "<q", -1: "<B", -2: "<H", -4: "<I", -8: "<Q"}
+_INT = struct.Struct("<i")
 _INTEGER = np.dtype([("size", "i1"), ("value", "<i4")])  # as Kaldi writes one
 _FLOAT_FORMATS = {4: "<f", 8: "<d"}
 _VECTOR_TYPES = {"FV": np.dtype("<f4"), "DV": np.dtype("<f8")}
@@ -108,6 +109,9 @@ class KaldiReader:
     def int32(self) -> int:
         """An integer of 32 bits, signed or not (in a binary file the size byte is negative for unsigned types)."""
         before = self.offset
+        if self.binary and self._data[before : before + 1] == b"\4" and self.num_left >= 5:  # nearly all
+            self.offset += 5
+            return _INT.unpack_from(self._data, before + 1)[0]
         value = self._number(_INT_FORMATS, int, "an integer")
         if not _LEAST_INT <= value <= _MOST_INT:
             raise self.error("an integer of 32 bits was expected, found a greater one", before)
