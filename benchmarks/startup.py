@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""CPU seconds of programs for --help, or to find their output up to date, compared with a plain `import numpy`.
+"""CPU seconds of programs for --help, or to find their output up to date, and of jobs until their work begins, compared with a plain
+`import numpy`.
 
-Runs `--help` of all programs of steps/ and utils/. With --recipe, runs again each command in the done-files below the recipe's exp/ and
+Runs `--help` of all programs of steps/ and utils/, and imports what the jobs of steps need. With --recipe, runs again each command in the done-files below the recipe's exp/ and
 data/; outputs must be up to date, because others would be made again. Each is run --num-runs times; the least counts.
 
 Example:
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from pyasr.base.step import run_step
 
 ROOT = Path(__file__).resolve().parents[1]
 PEER = [sys.executable, "-c", "import numpy"]
+IMPORT_OF_JOB = "import sys; from pyasr.base import job; job.resolve(sys.argv[1])"
 FOLDERS = ("exp", "data")
 
 
@@ -52,6 +55,12 @@ def programs() -> list[list[str]]:
     return [[sys.executable, str(path), "--help"] for path in paths]
 
 
+def jobs() -> list[list[str]]:
+    """The imports of all functions that steps run as jobs."""
+    named = {name for path in (ROOT / "steps").glob("*.py") for name in re.findall(r'"(pyasr\.[\w.]+:\w+)"', path.read_text(encoding="utf-8"))}
+    return [[sys.executable, "-c", IMPORT_OF_JOB, name] for name in sorted(named)]
+
+
 def commands_of(recipe: Path) -> list[list[str]]:
     """The commands of all outputs of a recipe, each once."""
     done = [path for folder in FOLDERS for path in sorted((recipe / folder).rglob(DONE))]
@@ -73,7 +82,7 @@ def tell(what: str, commands: list[list[str]], peer: float, options: Benchmark, 
     mean = sum(runs.values()) / len(runs)
     print(f"{what}: {len(runs)} commands, {mean:.2f} CPU s on average ({mean / peer:.1f} times numpy alone), at most {slowest[0][1]:.2f}")
     for command, seconds in slowest[: options.shown]:
-        print(f"  {seconds:.2f} s  {seconds / peer:4.1f}x  {command.removeprefix(f'{ROOT}/')[:100]}")
+        print(f"  {seconds:.2f} s  {seconds / peer:4.1f}x  {command.removeprefix(f'{ROOT}/')[:140]}")
 
 
 def main(options: Benchmark) -> None:
@@ -81,6 +90,7 @@ def main(options: Benchmark) -> None:
     peer = min(cpu_seconds(PEER, None) for _ in range(options.num_runs))
     print(f"import numpy: {peer:.2f} CPU s")
     tell("--help", programs(), peer, options)
+    tell("jobs until their work begins", jobs(), peer, options)
     if commands:
         tell("up to date", commands, peer, options, options.recipe, "up to date")
 
