@@ -21,7 +21,7 @@ _PACKAGES = Path(__file__).parents[1]
 _OF_PROCESSOR = re.compile(r"cpu-[0-9a-f]{8}")
 _PROCESSOR, _PROCESSOR_BYTES = Path("/proc/cpuinfo"), 1 << 13  # which hold the first processor's entry
 _KINDS = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "Features")  # x86 and ARM
-_CHOSEN = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")  # of numba's own variables those that name another processor to compile for
+CHOSEN = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")  # of numba's own variables those that name another processor to compile for
 
 
 def find_a_place() -> None:
@@ -50,7 +50,7 @@ def _parent() -> Path:
 def _processor() -> str:
     """A digest of the kind of processor that numba compiles for."""
     of_system = [line for line in _entry_of_first().splitlines() if line.partition(":")[0].strip() in _KINDS]
-    told = [os.uname().machine, *of_system, *(str(os.environ.get(name)) for name in _CHOSEN)]
+    told = [os.uname().machine, *of_system, *(str(os.environ.get(name)) for name in CHOSEN)]
     return f"{zlib.crc32(chr(10).join(told).encode()):08x}"
 
 

@@ -8,6 +8,7 @@ Python and the numba that it was made with, and for one kind of processor (`pyas
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -21,11 +22,11 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from pyasr.base.kernel_cache import VARIABLE
+from pyasr.base.kernel_cache import CHOSEN, VARIABLE
 
 _FOLDER = "objects"
 _HELPERS = ("_helperlib", "_dynfunc", "core.runtime._nrt_python")
-_HARMLESS = (VARIABLE, "NUMBA_NUM_THREADS")  # other variables of numba's may change what is compiled
+_HARMLESS = (VARIABLE, "NUMBA_NUM_THREADS", *CHOSEN)  # other variables of numba's may change what is compiled
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,14 @@ def read(function: FunctionType, kinds: tuple) -> CompiledObject | None:
 
 
 def write(function: FunctionType, kinds: tuple, compiled: CompiledObject) -> None:
-    """Keep a kernel, if its directory can be written."""
+    """Keep a kernel, if its directory can be written and what it refers to can be pickled."""
     path = _path(function, kinds)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with contextlib.suppress(Exception):  # harmless: the next process loads the kernel by numba
+        content = pickle.dumps((_stamp(function, kinds), compiled))
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_bytes(pickle.dumps((_stamp(function, kinds), compiled)))
+        scratch.write_bytes(content)
         os.replace(scratch, path)
-    except OSError:
-        pass  # harmless: the next process compiles or loads it by numba
 
 
 def _path(function: FunctionType, kinds: tuple) -> Path:
@@ -164,12 +164,14 @@ def _c_module(name: str) -> ModuleType:
     return sys.modules[full]
 
 
-_objects: dict[int, object] = {}
+_DIGEST_BYTES = 20  # of SHA-1
+_objects: dict[tuple[int, bytes], object] = {}
 
 
 @ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
-def _unpickled(address: int, num_bytes: int, _digest: int):
+def _unpickled(address: int, num_bytes: int, digest: int):
     """An object that compiled code keeps as a pickle: a type, an exception."""
-    if address not in _objects:
-        _objects[address] = pickle.loads(ctypes.string_at(address, num_bytes))
-    return _objects[address]
+    key = address, ctypes.string_at(digest, _DIGEST_BYTES)
+    if key not in _objects:
+        _objects[key] = pickle.loads(ctypes.string_at(address, num_bytes))
+    return _objects[key]
