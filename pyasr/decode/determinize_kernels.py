@@ -297,7 +297,7 @@ def expand(raw, pools, task, limit, beam, delta):
     s, slot = find_set(pools, key, num_kept, delta)
     if s < 0:
         s = add_set(pools, key, num_kept, slot)
-        return expand_closed(raw, pools, task, s, graph, acoustic, prefix, num_nodes, limit, beam, delta)
+        return expand_closed(raw, pools, task, s, (graph, acoustic, prefix), num_nodes, (limit, beam, delta))
     known = pools.sets[s]
     done = write_arc(pools, task, known.state, graph + known.graph, acoustic + known.acoustic, prefix, known.arc, known.num_labels)
     counts[NODES] = num_nodes
@@ -305,9 +305,14 @@ def expand(raw, pools, task, limit, beam, delta):
 
 
 @njit(nogil=True, cache=True)
-def expand_closed(raw, pools, task, before, first_graph, first_acoustic, first_prefix, num_nodes, limit, beam, delta):
-    """Do a task whose set `before` the closure is new; with that set's common costs and prefix, and the nodes in use before the task."""
-    counts = pools.counts
+def expand_closed(raw, pools, task, before, common, num_nodes, limits):
+    """Do a task whose set `before` the closure is new.
+
+    common     graph cost, acoustic cost and prefix of that set
+    num_nodes  in use before the task
+    limits     limit, beam and delta of `expand`
+    """
+    counts, (first_graph, first_acoustic, first_prefix), (limit, beam, delta) = pools.counts, common, limits
     num_kept = close(raw, pools, beam)
     if num_kept < 0 or not has_room(pools, counts[NUM_REACHED], num_kept, 0, 0):
         return False

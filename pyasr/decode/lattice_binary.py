@@ -7,6 +7,7 @@ A weight is two floats (graph, acoustic cost); a compact one goes on with an int
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,16 +46,26 @@ def _raw_body(lattice: Lattice) -> np.ndarray:
     return words
 
 
+class _Weighted(NamedTuple):
+    """Of arcs or final states: their costs, float32 as int32 of the same bits, and strings, tids[offsets[i]:offsets[i + 1]]."""
+
+    graph: np.ndarray
+    acoustic: np.ndarray
+    offsets: np.ndarray
+    tids: np.ndarray
+
+
 def _compact_body(lattice: CompactLattice) -> np.ndarray:
-    return _compact_words(
-        lattice.arc_offsets, lattice.targets, lattice.words, lattice.graph_costs.view(np.int32), lattice.acoustic_costs.view(np.int32),
-        lattice.string_offsets, lattice.tids, lattice.final_graph.view(np.int32), lattice.final_acoustic.view(np.int32),
-        lattice.final_offsets, lattice.final_tids)
+    arcs = _Weighted(lattice.graph_costs.view(np.int32), lattice.acoustic_costs.view(np.int32), lattice.string_offsets, lattice.tids)
+    finals = _Weighted(lattice.final_graph.view(np.int32), lattice.final_acoustic.view(np.int32), lattice.final_offsets, lattice.final_tids)
+    return _compact_words(lattice.arc_offsets, lattice.targets, lattice.words, arcs, finals)
 
 
 @njit(nogil=True, cache=True)
-def _compact_words(arc_offsets, targets, words, graph, acoustic, offsets, tids, final_graph, final_acoustic, final_offsets, final_tids):
-    """int32 words of all states of a compact lattice; floats given as their bits."""
+def _compact_words(arc_offsets, targets, words, arcs, finals):
+    """int32 words of all states of a compact lattice."""
+    graph, acoustic, offsets, tids = arcs.graph, arcs.acoustic, arcs.offsets, arcs.tids
+    final_graph, final_acoustic, final_offsets, final_tids = finals.graph, finals.acoustic, finals.offsets, finals.tids
     num_states = len(final_graph)
     out = np.empty(5 * num_states + 6 * len(targets) + len(tids) + len(final_tids), np.int32)
     at = 0

@@ -144,7 +144,7 @@ class _Lattice:
         highs = np.searchsorted(middles[1:], self.times + self.window_frames, "right")
         highs[-1] = len(hypothesis) - 1
         rows = np.concatenate(([0], np.cumsum(highs - lows + 1)))
-        table = (self.in_offsets, self.sources, self.words, self.shares, hypothesis, lows, highs, rows)
+        table = kernels.Arcs(self.in_offsets, self.sources, self.words, self.shares), hypothesis, kernels.Band(lows, highs, rows)
         distances = kernels.edit_distances(*table)
         return _Statistics(hypothesis, float(distances[-1]), *kernels.bin_statistics(*table, distances, self.times))
 

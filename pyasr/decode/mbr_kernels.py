@@ -7,12 +7,31 @@ lows[n] <= q <= highs[n] and begins at rows[n].
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyasr.base.kernels import njit
 
 DELTA = 1e-5
 _MATCH, _INSERT, _DELETE = 1, 2, 3
+
+
+class Arcs(NamedTuple):
+    """The arcs of a lattice; see above."""
+
+    in_offsets: np.ndarray
+    sources: np.ndarray
+    words: np.ndarray
+    shares: np.ndarray
+
+
+class Band(NamedTuple):
+    """Which alpha' there are; see above."""
+
+    lows: np.ndarray
+    highs: np.ndarray
+    rows: np.ndarray
 
 
 @njit(nogil=True, cache=True)
@@ -53,8 +72,10 @@ def _arc_row(before, low, high, top, word, hypothesis, row, choices):
 
 
 @njit(nogil=True, cache=True)
-def edit_distances(in_offsets, sources, words, shares, hypothesis, lows, highs, rows):
+def edit_distances(arcs, hypothesis, band):
     """alpha', flat. `hypothesis`: words 1 ... Q, entry 0 unused; alpha'(last state, Q) is the last value."""
+    in_offsets, sources, words, shares = arcs.in_offsets, arcs.sources, arcs.words, arcs.shares
+    lows, highs, rows = band.lows, band.highs, band.rows
     distances = np.zeros(rows[-1])
     row, choices = np.empty(len(hypothesis)), np.empty(len(hypothesis), np.int8)
     for q in range(1, highs[0] + 1):
@@ -70,8 +91,10 @@ def edit_distances(in_offsets, sources, words, shares, hypothesis, lows, highs, 
 
 
 @njit(nogil=True, cache=True)
-def bin_statistics(in_offsets, sources, words, shares, hypothesis, lows, highs, rows, distances, times):
+def bin_statistics(arcs, hypothesis, band, distances, times):
     """gamma(q, w) and the times: (positions, words, gamma, sum of gamma * begin, sum of gamma * end), an entry a pair that occurs."""
+    in_offsets, sources, words, shares = arcs.in_offsets, arcs.sources, arcs.words, arcs.shares
+    lows, highs, rows = band.lows, band.highs, band.rows
     places, keys = {np.int64(-1): np.int64(0)}, [np.int64(-1)]  # the first entry of each is there for its type
     gammas, begins, ends = [0.0], [0.0], [0.0]
     bins = (places, keys, gammas, begins, ends)
@@ -88,7 +111,7 @@ def bin_statistics(in_offsets, sources, words, shares, hypothesis, lows, highs, 
             share[:highs[n] - low + 1] = 0.0
             for q in range(lows[n], highs[n] + 1):
                 share[q - low] = shares[k] * beta[rows[n] + q - lows[n]]
-            _spread(bins, beta, rows[s], low, highs[n], choices, share, words[k], times[s], times[n], length)
+            _spread(bins, beta[rows[s] :], low, highs[n], choices, share, (words[k], times[s], times[n]), length)
     for q in range(highs[0], 0, -1):
         _count(bins, q, 0, beta[rows[0] + q], times[0], times[0], length)
         beta[rows[0] + q - 1] += beta[rows[0] + q]
@@ -97,18 +120,23 @@ def bin_statistics(in_offsets, sources, words, shares, hypothesis, lows, highs, 
 
 
 @njit(nogil=True, cache=True)
-def _spread(bins, beta, row, low, top, choices, share, word, begin, end, length):
-    """Send beta'(a, q) of one arc back along the choices and count what is aligned with each q."""
+def _spread(bins, beta, low, top, choices, share, arc, length):
+    """Send beta'(a, q) of one arc back along the choices and count what is aligned with each q.
+
+    beta  from the row of the arc's source on
+    arc   its word and the times at which it begins and ends
+    """
+    word, begin, end = arc
     for q in range(top, low - 1, -1):
         weight = share[q - low]
         if weight == 0.0:
             continue
         how = choices[q - low]
         if how == _MATCH:
-            beta[row + q - 1 - low] += weight
+            beta[q - 1 - low] += weight
             _count(bins, q, word, weight, begin, end, length)
         elif how == _INSERT:
-            beta[row + q - low] += weight
+            beta[q - low] += weight
         else:
             share[q - 1 - low] += weight
             _count(bins, q, 0, weight, end, end, length)

@@ -13,6 +13,7 @@ the search comes by.
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,43 +34,64 @@ def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]
     if graph.empty or num_best < 1:
         return []
     beta = backward(graph.sources, graph.targets, graph.costs, graph.finals)
-    arcs, ends, states = _search(graph.arc_offsets, graph.targets, graph.words, graph.costs, graph.finals, beta, num_best)
+    found = _Words(graph.arc_offsets, graph.targets, graph.words, graph.costs, graph.finals, beta)
+    arcs, ends, states = _search(found, num_best)
     return list(zip(np.split(arcs, ends[:-1]), states.tolist()))
 
 
+class _Words(NamedTuple):
+    """The arrays of a `WordGraph`, and the least cost from each state to the end."""
+
+    offsets: np.ndarray
+    targets: np.ndarray
+    words: np.ndarray
+    costs: np.ndarray
+    finals: np.ndarray
+    beta: np.ndarray
+
+
+class _Entries(NamedTuple):
+    """An entry is a state that a beginning leads to, with its cost, the arc it came by and the entry before that arc. The entries of a
+    beginning stand together."""
+
+    states: list
+    totals: list
+    arcs: list
+    parents: list
+
+
 @njit(nogil=True, cache=True)
-def _search(offsets, targets, words, costs, finals, beta, num_best):
+def _search(graph, num_best):
     """(arcs of all paths one after the other, where each ends, final states).
 
-    An entry is a state that a beginning leads to, with its cost, the arc it came by and the entry before that arc; the entries of a
-    beginning stand together. The queue holds (bound, number, first entry, end of the entries); a complete sequence has one entry and a
+    The queue holds (bound, number, first entry, end of the entries); a complete sequence has one entry and a
     negative number.
     """
-    states, totals, arcs, parents = [np.int64(0)], [0.0], [np.int64(-1)], [np.int64(-1)]
-    waiting = (np.full(len(finals), np.inf), np.full(len(finals), -1), np.full(len(finals), -1))
+    entries, num_states = _Entries([np.int64(0)], [0.0], [np.int64(-1)], [np.int64(-1)]), len(graph.finals)
+    waiting = (np.full(num_states, np.inf), np.full(num_states, -1), np.full(num_states, -1))
     waiting[0][0] = 0.0
-    bound = _close(offsets, targets, words, costs, beta, waiting, [np.int64(0)], states, totals, arcs, parents)
-    queue, number = [(bound, np.int64(1), np.int64(1), np.int64(len(states)))], 1
+    bound = _close(graph, waiting, [np.int64(0)], entries)
+    queue, number = [(bound, np.int64(1), np.int64(1), np.int64(len(entries.states)))], 1
     path_arcs, path_ends, path_states = [np.int64(0)], [np.int64(0)], [np.int64(0)]
     while len(queue) and len(path_ends) <= num_best:
         _, kind, first, last = heappop(queue)
         if kind < 0:
-            _trace(first, arcs, parents, path_arcs)
+            _trace(first, entries, path_arcs)
             path_ends.append(len(path_arcs) - 1)
-            path_states.append(states[first])
+            path_states.append(entries.states[first])
             continue
-        best, end = _cheapest_end(first, last, states, totals, finals)
+        best, end = _cheapest_end(first, last, entries, graph.finals)
         number += 1
         if end >= 0:
             heappush(queue, (best, np.int64(-number), end, end + 1))
-        number = _extend(first, last, offsets, targets, words, costs, beta, waiting, queue, number, states, totals, arcs, parents)
+        number = _extend(graph, first, last, waiting, queue, number, entries)
     return np.array(path_arcs)[1:], np.array(path_ends)[1:], np.array(path_states)[1:]
 
 
 @njit(nogil=True, cache=True)
-def _cheapest_end(first, last, states, totals, finals):
+def _cheapest_end(first, last, entries, finals):
     """(cost, entry) of the best way to end here; entry -1 if none is final."""
-    best, end = np.inf, -1
+    states, totals, best, end = entries.states, entries.totals, np.inf, -1
     for e in range(first, last):
         if totals[e] + finals[states[e]] < best:
             best, end = totals[e] + finals[states[e]], e
@@ -77,8 +99,9 @@ def _cheapest_end(first, last, states, totals, finals):
 
 
 @njit(nogil=True, cache=True)
-def _extend(first, last, offsets, targets, words, costs, beta, waiting, queue, number, states, totals, arcs, parents):
+def _extend(graph, first, last, waiting, queue, number, entries):
     """Add the beginnings that are one word longer; the last number given."""
+    offsets, targets, states = graph.offsets, graph.targets, entries.states
     size = 0
     for e in range(first, last):
         size += offsets[states[e] + 1] - offsets[states[e]]
@@ -86,8 +109,8 @@ def _extend(first, last, offsets, targets, words, costs, beta, waiting, queue, n
     size = 0
     for e in range(first, last):
         for a in range(offsets[states[e]], offsets[states[e] + 1]):
-            if words[a] != 0 and beta[targets[a]] < np.inf:
-                out[size], came_from[size], labels[size] = a, e, words[a]
+            if graph.words[a] != 0 and graph.beta[targets[a]] < np.inf:
+                out[size], came_from[size], labels[size] = a, e, graph.words[a]
                 size += 1
     order = np.argsort(labels[:size], kind="mergesort")
     at = 0
@@ -95,10 +118,10 @@ def _extend(first, last, offsets, targets, words, costs, beta, waiting, queue, n
         word, here = labels[order[at]], [np.int64(0) for _ in range(0)]
         while at < size and labels[order[at]] == word:
             a, e = out[order[at]], came_from[order[at]]
-            _wait(waiting, here, targets[a], totals[e] + costs[a], a, e)
+            _wait(waiting, here, targets[a], entries.totals[e] + graph.costs[a], a, e)
             at += 1
         begin = len(states)
-        bound = _close(offsets, targets, words, costs, beta, waiting, here, states, totals, arcs, parents)
+        bound = _close(graph, waiting, here, entries)
         number += 1
         heappush(queue, (bound, np.int64(number), np.int64(begin), np.int64(len(states))))
     return number
@@ -115,17 +138,18 @@ def _wait(waiting, here, state, total, arc, parent):
 
 
 @njit(nogil=True, cache=True)
-def _close(offsets, targets, words, costs, beta, waiting, here, states, totals, arcs, parents):
+def _close(graph, waiting, here, entries):
     """Make entries of the states that wait and of those that epsilon arcs lead to; the least total + beta among them."""
+    offsets, targets, words, costs, beta = graph.offsets, graph.targets, graph.words, graph.costs, graph.beta
     least, by_arc, by_entry = waiting
     bound = np.inf
     while len(here):
         s = heappop(here)
-        entry, total = len(states), least[s]
-        states.append(s)
-        totals.append(total)
-        arcs.append(by_arc[s])
-        parents.append(by_entry[s])
+        entry, total = len(entries.states), least[s]
+        entries.states.append(s)
+        entries.totals.append(total)
+        entries.arcs.append(by_arc[s])
+        entries.parents.append(by_entry[s])
         least[s] = np.inf
         bound = min(bound, total + beta[s])
         for a in range(offsets[s], offsets[s + 1]):
@@ -135,9 +159,9 @@ def _close(offsets, targets, words, costs, beta, waiting, here, states, totals, 
 
 
 @njit(nogil=True, cache=True)
-def _trace(entry, arcs, parents, path_arcs):
+def _trace(entry, entries, path_arcs):
     """Append the arcs that lead to an entry."""
-    begin = len(path_arcs)
+    arcs, parents, begin = entries.arcs, entries.parents, len(path_arcs)
     while arcs[entry] >= 0:
         path_arcs.append(arcs[entry])
         entry = parents[entry]

@@ -10,9 +10,12 @@ Costs of a frame's tokens are kept relative to a running offset, so that float32
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyasr.base.kernels import njit
+from pyasr.decode.token_pruning import compact, final_extras, prune_back, prune_segment
 
 ARC = np.dtype([("target", "i4"), ("weight", "f4"), ("pdf", "i4")])
 TOKEN = np.dtype([("state", "i4"), ("cost", "f4"), ("extra", "f4"), ("scratch", "i4")])
@@ -28,6 +31,45 @@ OK, NEGATIVE_CYCLE = 0, 1
 FRAME, BEGIN, NUM_TOKENS, NUM_LINKS, SETTLED, NUM_EXPANDED, PEAK_LINKS, STATUS, IS_DEAD, _PLACE_LEN = range(10)
 
 
+class GraphTables(NamedTuple):
+    """A graph as the kernels take it, with the arrays of `pyasr.decode.search_graph.Graph`."""
+
+    arcs: np.ndarray
+    offsets: np.ndarray
+    levels: np.ndarray
+    num_levels: int
+    cyclic: bool
+
+
+class Limits(NamedTuple):
+    """What a search leaves out, as options of `DecodeOptions`."""
+
+    beam: np.float32
+    lattice_beam: np.float32
+    max_active: int
+    min_active: int
+    beam_delta: np.float32
+    prune_interval: int
+
+
+class Pools(NamedTuple):
+    """The state of a search.
+
+    tokens, links   TOKEN, LINK; `place` says how many are in use
+    token_begin     int64: where the tokens of each frame begin
+    link_begin      int64: where the links of each segment begin
+    token_of_state  int32 (num_states): the newest token of a state; an entry counts if it is a token of the present frame for that state
+    place           int64: see FRAME, BEGIN, ... above
+    """
+
+    tokens: np.ndarray
+    links: np.ndarray
+    token_begin: np.ndarray
+    link_begin: np.ndarray
+    token_of_state: np.ndarray
+    place: np.ndarray
+
+
 @njit(nogil=True, cache=True)
 def grown(pool, used, wanted):
     """`pool` itself, or a larger copy with room for `wanted` more entries after the `used` ones."""
@@ -36,6 +78,13 @@ def grown(pool, used, wanted):
     larger = np.empty(max(2 * len(pool), used + wanted), pool.dtype)
     larger[:used] = pool[:used]
     return larger
+
+
+@njit(nogil=True, cache=True)
+def with_room(pools, num_tokens, num_links, wanted):
+    """The pools with room for `wanted` more tokens and links after the ones in use."""
+    tokens, links = grown(pools.tokens, num_tokens, wanted), grown(pools.links, num_links, wanted)
+    return Pools(tokens, links, pools.token_begin, pools.link_begin, pools.token_of_state, pools.place)
 
 
 @njit(nogil=True, cache=True)
@@ -62,8 +111,9 @@ def kth_cost(tokens, begin, end, low, high, k):
 
 
 @njit(nogil=True, cache=True)
-def search_cutoff(tokens, begin, end, beam, max_active, min_active, beam_delta):
+def search_cutoff(tokens, begin, end, limits):
     """(best token, cutoff, beam for the next frame): narrowed to `max_active` tokens or widened to `min_active`; no beam below these."""
+    beam, max_active, min_active, beam_delta = limits.beam, limits.max_active, limits.min_active, limits.beam_delta
     best, worst, best_token = _INF, -_INF, begin
     for i in range(begin, end):
         cost = tokens[i].cost
@@ -97,13 +147,16 @@ def count_arcs(tokens, begin, end, offsets, cutoff):
 
 
 @njit(nogil=True, cache=True)
-def emit(arcs, offsets, acoustic, tokens, links, token_of_state, begin, end, num_links, best_token, cutoff, beam, lattice_beam):
-    """Take all emitting arcs out of tokens begin..end. Returns (number of tokens, number of links, cutoff of the new frame).
+def emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam):
+    """Take all emitting arcs out of the newest frame's tokens. Returns (number of tokens, number of links, cutoff of the new frame).
 
     acoustic  float32 (num_pdfs): scaled acoustic cost of the frame, less the frame's best cost
+    pools     with room for what `count_arcs` gives
 
     A link whose cost exceeds its target's by more than the lattice beam cannot lie on a path inside that beam: it is not made at all.
     """
+    arcs, offsets, tokens, links, token_of_state = graph.arcs, graph.offsets, pools.tokens, pools.links, pools.token_of_state
+    begin, end, num_links = pools.place[BEGIN], pools.place[NUM_TOKENS], pools.place[NUM_LINKS]
     num_tokens = end
     best_state = tokens[best_token].state
     next_cutoff = _INF
@@ -142,12 +195,16 @@ def emit(arcs, offsets, acoustic, tokens, links, token_of_state, begin, end, num
 
 
 @njit(nogil=True, cache=True)
-def close_epsilons(arcs, offsets, levels, heads, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff, lattice_beam):
-    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order of `levels`.
+def close_epsilons(graph, heads, pools, cutoff, lattice_beam):
+    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order of the levels of states.
 
-    levels  int32 (num_states): length of the longest epsilon path that leads to a state; -1 where no epsilon arc leaves it
     heads   int32 (num_levels), all -1: first token waiting at each level; the others are chained through `scratch`
+
+    Returns (tokens, links, number of tokens, number of links).
     """
+    arcs, offsets, levels, tokens, links = graph.arcs, graph.offsets, graph.levels, pools.tokens, pools.links
+    token_of_state = pools.token_of_state
+    begin, num_tokens, num_links = pools.place[BEGIN], pools.place[NUM_TOKENS], pools.place[NUM_LINKS]
     for i in range(begin, num_tokens):
         if tokens[i].cost < cutoff:
             level = levels[tokens[i].state]
@@ -197,8 +254,10 @@ def close_epsilons(arcs, offsets, levels, heads, tokens, links, token_of_state, 
 
 
 @njit(nogil=True, cache=True)
-def _relax(arcs, offsets, tokens, token_of_state, begin, num_tokens, cutoff):
+def _relax(graph, pools, cutoff):
     """Least costs over epsilon arcs that may form cycles. Returns tokens, their number, the time of each one's last improvement, status."""
+    arcs, offsets, tokens, token_of_state = graph.arcs, graph.offsets, pools.tokens, pools.token_of_state
+    begin, num_tokens = pools.place[BEGIN], pools.place[NUM_TOKENS]
     stamps = np.arange(max(16, 2 * (num_tokens - begin)))
     dirty = np.ones(len(stamps), np.int64)
     now, changed, rounds = len(stamps), True, 0
@@ -241,13 +300,15 @@ def _relax(arcs, offsets, tokens, token_of_state, begin, num_tokens, cutoff):
 
 
 @njit(nogil=True, cache=True)
-def close_epsilon_cycles(arcs, offsets, levels, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff):
+def close_epsilon_cycles(graph, pools, cutoff):
     """As `close_epsilons`, for a graph with epsilon cycles, all of positive cost: links that would close a cycle are left out.
 
     States of one strongly connected component share their level; inside it a link is kept when its target's cost was settled after its
     source's, which holds for every link of a best path.
     """
-    tokens, num_tokens, stamps, status = _relax(arcs, offsets, tokens, token_of_state, begin, num_tokens, cutoff)
+    arcs, offsets, levels, links, token_of_state = graph.arcs, graph.offsets, graph.levels, pools.links, pools.token_of_state
+    begin, num_links = pools.place[BEGIN], pools.place[NUM_LINKS]
+    tokens, num_tokens, stamps, status = _relax(graph, pools, cutoff)
     keys = np.empty(num_tokens - begin, np.int64)
     for i in range(len(keys)):
         level = levels[tokens[begin + i].state]
@@ -272,183 +333,84 @@ def close_epsilon_cycles(arcs, offsets, levels, tokens, links, token_of_state, b
 
 
 @njit(nogil=True, cache=True)
-def prune_segment(tokens, links, first, last, lattice_beam):
-    """Walk links last-1 .. first backwards: lower their sources' extra costs, mark those outside the lattice beam by source -1."""
-    for k in range(last - 1, first - 1, -1):
-        target = links[k].target
-        extra = tokens[target].extra + (links[k].total - tokens[target].cost)
-        if extra > lattice_beam:
-            links[k].source = -1
-        elif extra < tokens[links[k].source].extra:
-            tokens[links[k].source].extra = max(extra, np.float32(0))
-
-
-@njit(nogil=True, cache=True)
-def prune_back(tokens, links, token_begin, link_begin, frame, settled, delta, lattice_beam):
-    """Extra costs of the tokens before `frame`, whose own are known. Returns the first frame whose tokens may be removed.
-
-    Stops at a frame up to `settled` (pruned before) where no extra cost changed by more than `delta`.
-    """
-    for t in range(frame - 1, -1, -1):
-        begin, end = token_begin[t], token_begin[t + 1]
-        before = np.empty(end - begin, np.float32)
-        for i in range(begin, end):
-            before[i - begin] = tokens[i].extra
-            tokens[i].extra = _INF
-        prune_segment(tokens, links, link_begin[2 * t], link_begin[2 * t + 2], lattice_beam)
-        change = np.float32(0)
-        for i in range(begin, end):
-            if tokens[i].extra != before[i - begin]:
-                change = max(change, abs(tokens[i].extra - before[i - begin]))
-        if t <= settled and change <= delta:
-            return t + 1
-    return 0
-
-
-@njit(nogil=True, cache=True)
-def compact(tokens, links, token_begin, link_begin, first, frame, num_links):
-    """Remove the tokens of frames first..frame that no path inside the lattice beam needs, and the marked links. Returns the new counts."""
-    count = token_begin[first]
-    for i in range(token_begin[first], token_begin[frame + 1]):
-        tokens[i].scratch = count
-        count += tokens[i].extra < _INF
-    base = token_begin[first]
-    kept = link_begin[2 * max(first - 1, 0)]
-    for segment in range(2 * max(first - 1, 0), 2 * frame + 1):
-        begin, end = link_begin[segment], link_begin[segment + 1]
-        link_begin[segment] = kept
-        for k in range(begin, end):
-            source, target = links[k].source, links[k].target
-            if source >= 0:
-                links[kept].source = tokens[source].scratch if source >= base else source
-                links[kept].target = tokens[target].scratch if target >= base else target
-                links[kept].arc = links[k].arc
-                links[kept].total = links[k].total
-                kept += 1
-    link_begin[2 * frame + 1] = kept
-    for t in range(first, frame + 1):
-        begin, end = token_begin[t], token_begin[t + 1]
-        token_begin[t] = base
-        for i in range(begin, end):
-            if tokens[i].extra < _INF:
-                tokens[base].state = tokens[i].state
-                tokens[base].cost = tokens[i].cost
-                tokens[base].extra = tokens[i].extra
-                base += 1
-    token_begin[frame + 1] = base
-    return base, kept
-
-
-@njit(nogil=True, cache=True)
-def final_extras(tokens, begin, end, finals, lattice_beam, complete):
-    """Extra costs of the last frame's tokens from the final costs; all at no cost where none is final or the search is not `complete`.
-
-    Returns whether final costs were used.
-    """
-    best = _INF
-    if complete:
-        for i in range(begin, end):
-            best = min(best, tokens[i].cost + finals[tokens[i].state])
-    reached = best < _INF
-    if not reached:
-        for i in range(begin, end):
-            best = min(best, tokens[i].cost)
-    for i in range(begin, end):
-        cost = tokens[i].cost
-        if reached:
-            cost += finals[tokens[i].state]
-        extra = cost - best  # in the order of the minimum: exactly 0 for the best token
-        tokens[i].extra = extra if extra <= lattice_beam else _INF
-    return reached
-
-
-@njit(nogil=True, cache=True)
-def _close_frame(arcs, offsets, levels, heads, cyclic, tokens, links, token_of_state, token_begin, link_begin, place, cutoff, lattice_beam):
-    """Follow the epsilon arcs inside the newest frame. Returns (tokens, links)."""
-    frame, begin, num_tokens, num_links = place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS]
-    if cyclic:
-        tokens, links, num_tokens, num_links, place[STATUS] = close_epsilon_cycles(
-            arcs, offsets, levels, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff)
+def _close_frame(graph, heads, pools, cutoff, lattice_beam):
+    """Follow the epsilon arcs inside the newest frame. Returns the pools."""
+    place, frame = pools.place, pools.place[FRAME]
+    if graph.cyclic:
+        tokens, links, num_tokens, num_links, place[STATUS] = close_epsilon_cycles(graph, pools, cutoff)
     else:
-        tokens, links, num_tokens, num_links = close_epsilons(
-            arcs, offsets, levels, heads, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff, lattice_beam)
-    token_begin[frame + 1] = num_tokens
-    link_begin[2 * frame + 1] = num_links
+        tokens, links, num_tokens, num_links = close_epsilons(graph, heads, pools, cutoff, lattice_beam)
+    pools.token_begin[frame + 1] = num_tokens
+    pools.link_begin[2 * frame + 1] = num_links
+    place[NUM_EXPANDED] += num_tokens - place[BEGIN]
     place[NUM_TOKENS], place[NUM_LINKS] = num_tokens, num_links
-    place[NUM_EXPANDED] += num_tokens - begin
     place[PEAK_LINKS] = max(place[PEAK_LINKS], num_links)
-    return tokens, links
+    return Pools(tokens, links, pools.token_begin, pools.link_begin, pools.token_of_state, place)
 
 
 @njit(nogil=True, cache=True)
-def begin_search(arcs, offsets, levels, num_levels, cyclic, start, beam, lattice_beam, token_of_state, tokens, links):
-    """A search that has seen no frame: (tokens, links, token_begin, link_begin, place).
-
-    token_of_state needs no clearing: an entry counts only if it points at a token of the present frame for the same state.
-    place  int64: see FRAME, BEGIN, ... above
-    """
+def begin_search(graph, start, limits, tokens, links, token_of_state):
+    """The pools of a search that has seen no frame. Their entries in `token_of_state` need no clearing."""
     token_begin, link_begin, place = np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(_PLACE_LEN, np.int64)
     tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
     token_of_state[start] = 0
     place[NUM_TOKENS], place[SETTLED] = 1, -1
-    heads = np.full(num_levels, -1, np.int32)
-    tokens, links = _close_frame(arcs, offsets, levels, heads, cyclic, tokens, links, token_of_state, token_begin, link_begin, place, beam,
-                                 lattice_beam)
-    return tokens, links, token_begin, link_begin, place
+    heads = np.full(graph.num_levels, -1, np.int32)
+    pools = Pools(tokens, links, token_begin, link_begin, token_of_state, place)
+    return _close_frame(graph, heads, pools, limits.beam, limits.lattice_beam)
 
 
 @njit(nogil=True, cache=True)
-def advance(arcs, offsets, levels, num_levels, cyclic, loglikes, scale, beam, lattice_beam, max_active, min_active, beam_delta,
-            prune_interval, token_of_state, tokens, links, token_begin, link_begin, place):
+def advance(graph, loglikes, scale, limits, pools):
     """Take a search on by the frames of `loglikes`, unless the graph has no way on: then place[IS_DEAD] is 1 from there on.
 
-    Returns (tokens, links, token_begin, link_begin), which may have moved.
+    Returns the pools, which may have moved.
     """
-    heads, acoustic = np.full(num_levels, -1, np.int32), np.empty(loglikes.shape[1], np.float32)
-    token_begin = grown(token_begin, place[FRAME] + 2, len(loglikes))
-    link_begin = grown(link_begin, 2 * place[FRAME] + 3, 2 * len(loglikes))
+    place, lattice_beam = pools.place, limits.lattice_beam
+    acoustic, heads = np.empty(loglikes.shape[1], np.float32), np.full(graph.num_levels, -1, np.int32)
+    token_begin = grown(pools.token_begin, place[FRAME] + 2, len(loglikes))
+    link_begin = grown(pools.link_begin, 2 * place[FRAME] + 3, 2 * len(loglikes))
+    pools = Pools(pools.tokens, pools.links, token_begin, link_begin, pools.token_of_state, place)
     for row in range(len(loglikes)):
-        frame, begin, num_tokens, num_links = place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS]
         if place[IS_DEAD] or place[STATUS] != OK:
             break
-        if frame > 0 and frame % prune_interval == 0:
-            first = prune_back(tokens, links, token_begin, link_begin, frame, place[SETTLED], np.float32(0.1) * lattice_beam, lattice_beam)
-            num_tokens, num_links = compact(tokens, links, token_begin, link_begin, first, frame, num_links)
-            begin, place[SETTLED] = token_begin[frame], frame
-            place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = begin, num_tokens, num_links
-        best_token, cutoff, adaptive = search_cutoff(tokens, begin, num_tokens, beam, max_active, min_active, beam_delta)
+        frame = place[FRAME]
+        if frame > 0 and frame % limits.prune_interval == 0:
+            first = prune_back(pools, frame, place[SETTLED], np.float32(0.1) * lattice_beam, lattice_beam)
+            place[NUM_TOKENS], place[NUM_LINKS] = compact(pools, first, frame)
+            place[BEGIN], place[SETTLED] = token_begin[frame], frame
+        begin, end = place[BEGIN], place[NUM_TOKENS]
+        best_token, cutoff, beam = search_cutoff(pools.tokens, begin, end, limits)
         for pdf in range(len(acoustic)):
-            acoustic[pdf] = -scale * loglikes[row, pdf] - tokens[best_token].cost
-        wanted = count_arcs(tokens, begin, num_tokens, offsets, cutoff)
-        tokens = grown(tokens, num_tokens, wanted)
-        links = grown(links, num_links, wanted)
-        end = num_tokens
-        num_tokens, num_links, next_cutoff = emit(
-            arcs, offsets, acoustic, tokens, links, token_of_state, begin, end, num_links, best_token, cutoff, adaptive, lattice_beam)
+            acoustic[pdf] = -scale * loglikes[row, pdf] - pools.tokens[best_token].cost
+        wanted = count_arcs(pools.tokens, begin, end, graph.offsets, cutoff)
+        pools = with_room(pools, end, place[NUM_LINKS], wanted)
+        num_tokens, num_links, next_cutoff = emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam)
         if num_tokens == end:
             place[IS_DEAD] = 1
             break
         link_begin[2 * frame + 2] = num_links
         place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = frame + 1, end, num_tokens, num_links
-        tokens, links = _close_frame(arcs, offsets, levels, heads, cyclic, tokens, links, token_of_state, token_begin, link_begin, place,
-                                     next_cutoff, lattice_beam)
-    return tokens, links, token_begin, link_begin
+        pools = _close_frame(graph, heads, pools, next_cutoff, lattice_beam)
+    return pools
 
 
 @njit(nogil=True, cache=True)
-def finish_search(tokens, links, token_begin, link_begin, place, finals, lattice_beam):
+def finish_search(pools, finals, lattice_beam):
     """Prune what is left by the final costs, after the last frame. Returns whether a final state was reached."""
-    frame = place[FRAME]
-    reached = final_extras(tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, place[IS_DEAD] == 0)
-    prune_segment(tokens, links, link_begin[2 * frame], link_begin[2 * frame + 1], lattice_beam)
-    prune_back(tokens, links, token_begin, link_begin, frame, -1, np.float32(0), lattice_beam)
-    compact(tokens, links, token_begin, link_begin, 0, frame, place[NUM_LINKS])
+    frame, token_begin, link_begin = pools.place[FRAME], pools.token_begin, pools.link_begin
+    is_complete = pools.place[IS_DEAD] == 0
+    reached = final_extras(pools.tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, is_complete)
+    prune_segment(pools.tokens, pools.links, link_begin[2 * frame], link_begin[2 * frame + 1], lattice_beam)
+    prune_back(pools, frame, -1, np.float32(0), lattice_beam)
+    compact(pools, 0, frame)
     return reached
 
 
 @njit(nogil=True, cache=True)
-def best_arcs(tokens, links, place):
+def best_arcs(pools):
     """Arcs of the path to the best token of the newest frame, in order: a token's best link is the one whose total is its cost."""
+    tokens, links, place = pools.tokens, pools.links, pools.place
     token = place[BEGIN]
     for i in range(place[BEGIN], place[NUM_TOKENS]):
         if tokens[i].cost < tokens[token].cost:
@@ -463,8 +425,10 @@ def best_arcs(tokens, links, place):
 
 
 @njit(nogil=True, cache=True)
-def lattice_arrays(arcs, tids, words, finals, loglikes, tokens, links, token_begin, link_begin, num_frames, reached):
+def lattice_arrays(arcs, tids, words, finals, loglikes, pools, reached):
     """Arcs and final costs of the lattice that the surviving links form; tokens are its states."""
+    tokens, links, token_begin, link_begin = pools.tokens, pools.links, pools.token_begin, pools.link_begin
+    num_frames = pools.place[FRAME]
     num_arcs, num_states = link_begin[2 * num_frames + 1], token_begin[num_frames + 1]
     sources, targets = np.empty(num_arcs, np.int32), np.empty(num_arcs, np.int32)
     ilabels, olabels = np.empty(num_arcs, np.int32), np.empty(num_arcs, np.int32)

@@ -49,16 +49,15 @@ class UtteranceSearch:
         self.graph, self.options, self.num_frames = graph, options, 0
         self._space, self._loglikes = space, []
         f = np.float32
-        self._beams = f(options.acoustic_scale), f(options.beam), f(options.lattice_beam)
-        self._tokens, self._links, self._token_begin, self._link_begin, self._place = token_passing.begin_search(
-            graph.arcs, graph.offsets, graph.levels, graph.num_levels, graph.cyclic, graph.start, *self._beams[1:], space.token_of_state,
-            space.tokens, space.links)
+        self._limits = token_passing.Limits(f(options.beam), f(options.lattice_beam), options.max_active, options.min_active,
+                                            f(options.beam_delta), options.prune_interval)  # fmt: skip
+        self._pools = token_passing.begin_search(graph.tables, graph.start, self._limits, space.tokens, space.links, space.token_of_state)
         self._cpu_s = time.thread_time() - begin
 
     @property
     def is_dead(self) -> bool:
         """Whether the graph had no way on after some frame; what comes later is not decoded."""
-        return bool(self._place[token_passing.IS_DEAD])
+        return bool(self._pools.place[token_passing.IS_DEAD])
 
     def advance(self, loglikes: np.ndarray, name: str = "the utterance") -> None:
         """Take the search on by the frames of `loglikes`, float32 (T, num_pdfs), natural logarithms.
@@ -66,14 +65,11 @@ class UtteranceSearch:
         Raises UserError, naming the utterance, for likelihoods that are not finite or of another model.
         """
         begin = time.thread_time()
-        loglikes, graph, options = self._checked(loglikes, name), self.graph, self.options
+        loglikes, scale = self._checked(loglikes, name), np.float32(self.options.acoustic_scale)
         self._loglikes.append(loglikes)
         self.num_frames += len(loglikes)
-        self._tokens, self._links, self._token_begin, self._link_begin = token_passing.advance(
-            graph.arcs, graph.offsets, graph.levels, graph.num_levels, graph.cyclic, loglikes, *self._beams, options.max_active,
-            options.min_active, np.float32(options.beam_delta), options.prune_interval, self._space.token_of_state, self._tokens,
-            self._links, self._token_begin, self._link_begin, self._place)
-        if self._place[token_passing.STATUS] == token_passing.NEGATIVE_CYCLE:
+        self._pools = token_passing.advance(self.graph.tables, loglikes, scale, self._limits, self._pools)
+        if self._pools.place[token_passing.STATUS] == token_passing.NEGATIVE_CYCLE:
             raise UserError(f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; make the graph anew")
         self._cpu_s += time.thread_time() - begin
 
@@ -92,14 +88,14 @@ class UtteranceSearch:
 
     def best_path(self) -> Path:
         """The best path so far, to any state; its costs are not told (zeros)."""
-        arcs = token_passing.best_arcs(self._tokens, self._links, self._place)
+        arcs = token_passing.best_arcs(self._pools)
         words, tids = self.graph.words[arcs], self.graph.tids[arcs]
         return Path(words[words != 0].tolist(), tids[tids != 0], 0.0, 0.0)
 
     def final_gap(self) -> float:
         """By how much the best path that may end here is worse than the best one; inf where none may."""
-        begin, end = self._place[token_passing.BEGIN], self._place[token_passing.NUM_TOKENS]
-        newest = self._tokens[begin:end]
+        tokens, place = self._pools.tokens, self._pools.place
+        newest = tokens[place[token_passing.BEGIN] : place[token_passing.NUM_TOKENS]]
         return float((newest["cost"] + self.graph.finals[newest["state"]]).min() - newest["cost"].min())
 
     def _all_loglikes(self) -> np.ndarray:
@@ -111,13 +107,12 @@ class UtteranceSearch:
         """The lattice, as `Decoder.decode` describes it. The search is over then."""
         begin = time.thread_time()
         graph, loglikes = self.graph, self._all_loglikes()
-        pools = self._tokens, self._links, self._token_begin, self._link_begin
-        reached = token_passing.finish_search(*pools, self._place, graph.finals, self._beams[2])
-        num_decoded = int(self._place[token_passing.FRAME])
+        reached = token_passing.finish_search(self._pools, graph.finals, self._limits.lattice_beam)
         *arrays, finals = token_passing.lattice_arrays(
-            graph.arcs, graph.tids, graph.words, graph.finals, loglikes, *pools, num_decoded, reached)
-        self._space.keep(self._tokens, self._links)
+            graph.arcs, graph.tids, graph.words, graph.finals, loglikes, self._pools, reached)
+        self._space.keep(self._pools.tokens, self._pools.links)
         lattice = from_arcs(0, *arrays, finals, reached_final=reached)
-        num_tokens, peak_links = (int(self._place[i]) for i in (token_passing.NUM_EXPANDED, token_passing.PEAK_LINKS))
+        counts = (token_passing.FRAME, token_passing.NUM_EXPANDED, token_passing.PEAK_LINKS)
+        num_decoded, num_tokens, peak_links = (int(self._pools.place[i]) for i in counts)
         return replace(lattice, stats=DecodeStats(self.num_frames, num_decoded, num_tokens, peak_links,
                                                   self._cpu_s + time.thread_time() - begin))

@@ -3,11 +3,75 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyasr.base.kernels import njit
 
 _MAX_EPSILON_PATHS = 100000
+
+
+class Lexicon(NamedTuple):
+    """The lexicon's transducer, its arcs sorted by (state, word)."""
+
+    start: int
+    arc_offsets: np.ndarray
+    phones: np.ndarray
+    words: np.ndarray
+    costs: np.ndarray
+    nextstates: np.ndarray
+    finals: np.ndarray
+
+
+class Visits(NamedTuple):
+    """Memory of `compose_words`, kept between calls, all 0 at first: int64 (1), (2, num_states), (2, num_states)."""
+
+    counter: np.ndarray
+    stamp: np.ndarray
+    slot: np.ndarray
+
+
+class Edges(NamedTuple):
+    """What may follow what: the edges of node v are offsets[v]:offsets[v + 1]. `initial` and `final` are costs, inf where a node cannot be
+    first or last."""
+
+    offsets: np.ndarray
+    successors: np.ndarray
+    costs: np.ndarray
+    initial: np.ndarray
+    final: np.ndarray
+
+
+class Neighbours(NamedTuple):
+    """The phones that may stand before and after each node, 0 at the ends."""
+
+    left_offsets: np.ndarray
+    left: np.ndarray
+    right_offsets: np.ndarray
+    right: np.ndarray
+
+
+class Contexts(NamedTuple):
+    """The context node of each window, with the windows of phone node u at offsets[u]:offsets[u + 1], and the phone node of each."""
+
+    offsets: np.ndarray
+    node_of: np.ndarray
+    phone_of: np.ndarray
+
+
+class Hmms(NamedTuple):
+    """HMM class c has the forward transitions offsets[c]:offsets[c + 1].
+
+    tids, loops           transition-ids, and the self-loop of the state they leave (0: none)
+    from_state, to_state  HMM states (-1: final)
+    """
+
+    offsets: np.ndarray
+    tids: np.ndarray
+    loops: np.ndarray
+    from_state: np.ndarray
+    to_state: np.ndarray
 
 
 @njit(inline="always")
@@ -30,14 +94,14 @@ def _visit(state, mark, stamp, slot, queue):
 
 
 @njit(nogil=True, cache=True)
-def compose_words(words, start, arc_offsets, phones, arc_words, costs, nextstates, finals, counter, stamp, slot):
+def compose_words(words, lexicon, visits):
     """Lexicon transducer with a word sequence: (num_words_passed, sources, targets, phones, costs, finals), arcs sorted by source, state
     0 the start.
 
     A state is a lexicon state and the number of words before it; states are numbered by number of words, so one level after the other is
-    explored. The lexicon's arcs are sorted by (state, word). Scratch, kept between calls: `counter` int64 (1), `stamp` and `slot` int64
-    (2, num_states), all 0 at first.
+    explored.
     """
+    arc_words, counter, stamp, slot = lexicon.words, visits.counter, visits.stamp, visits.slot
     sources, targets, out_phones, out_costs = [np.int32(0)], [np.int32(0)], [np.int32(0)], [np.float64(0)]
     sources.pop(), targets.pop(), out_phones.pop(), out_costs.pop()
     out_finals = [np.float64(0)]
@@ -46,28 +110,28 @@ def compose_words(words, start, arc_offsets, phones, arc_words, costs, nextstate
     queue.pop(), following.pop()
     first, passed = 0, 0
     counter[0] += 1
-    _visit(start, counter[0], stamp[0], slot[0], queue)
+    _visit(lexicon.start, counter[0], stamp[0], slot[0], queue)
     for level in range(len(words) + 1):
         here, there, now = level % 2, (level + 1) % 2, counter[0]
         counter[0] += 1
         first_arc, position = len(targets), 0
         while position < len(queue):
             state = queue[position]
-            begin, end = arc_offsets[state], arc_offsets[state + 1]
+            begin, end = lexicon.arc_offsets[state], lexicon.arc_offsets[state + 1]
             for consuming in range(2 if level < len(words) else 1):
                 label = words[level] if consuming else 0
                 a = begin + np.searchsorted(arc_words[begin:end], label)
                 while a < end and arc_words[a] == label:
                     if consuming:
-                        target = -1 - _visit(nextstates[a], now + 1, stamp[there], slot[there], following)
+                        target = -1 - _visit(lexicon.nextstates[a], now + 1, stamp[there], slot[there], following)
                     else:
-                        target = first + _visit(nextstates[a], now, stamp[here], slot[here], queue)
+                        target = first + _visit(lexicon.nextstates[a], now, stamp[here], slot[here], queue)
                     sources.append(np.int32(first + position))
                     targets.append(np.int32(target))
-                    out_phones.append(phones[a])
-                    out_costs.append(np.float64(costs[a]))
+                    out_phones.append(lexicon.phones[a])
+                    out_costs.append(np.float64(lexicon.costs[a]))
                     a += 1
-            out_finals.append(np.float64(finals[state]) if level == len(words) else np.inf)
+            out_finals.append(np.float64(lexicon.finals[state]) if level == len(words) else np.inf)
             position += 1
         first += len(queue)
         for a in range(first_arc, len(targets)):
@@ -128,11 +192,10 @@ def _phone_nodes(sources, targets, phones, offsets, good):
 
 @njit(nogil=True, cache=True)
 def phone_graph(sources, targets, phones, costs, finals):
-    """Phone positions and what may follow what: (ok, phones, offsets, successors, costs, initial, final).
+    """Phone positions and what may follow what: (ok, phones, `Edges`).
 
     Arcs come sorted by source, state 0 is the start. A node is a (state, phone) pair, so that pronunciations share it; epsilons are
-    removed and the probabilities of parallel paths added. `initial` and `final` are float64 (num_nodes), inf where a node cannot be
-    first or last. `ok` is false when there is a cycle of epsilons.
+    removed and the probabilities of parallel paths added. `ok` is false when there is a cycle of epsilons.
     """
     num_states = len(finals)
     good = coaccessible(sources, targets, finals)
@@ -179,8 +242,8 @@ def phone_graph(sources, targets, phones, costs, finals):
         ok &= visited < _MAX_EPSILON_PATHS
         if u >= 0:
             edge_offsets[u + 1] = len(successors)
-    return (ok, np.array(node_phone, dtype=np.int32), edge_offsets, np.array(successors, dtype=np.int32),
-            np.array(edge_costs, dtype=np.float64), initial, final)
+    edges = Edges(edge_offsets, np.array(successors, dtype=np.int32), np.array(edge_costs, dtype=np.float64), initial, final)
+    return ok, np.array(node_phone, dtype=np.int32), edges
 
 
 @njit(nogil=True, cache=True)
@@ -200,18 +263,15 @@ def _distinct_rows(rows):
 
 
 @njit(nogil=True, cache=True)
-def neighbours(phones, offsets, successors, initial, final, use_left, use_right):
-    """The phones that may stand before and after each node, 0 at the ends: (left_offsets, left, right_offsets, right).
-
-    Where the context does not count, the only neighbour is 0.
-    """
-    num = len(phones)
+def neighbours(phones, edges, use_left, use_right):
+    """The `Neighbours` of phone nodes. Where the context does not count, the only neighbour is 0."""
+    num, offsets, successors = len(phones), edges.offsets, edges.successors
     left = [[np.int32(0)] for _ in range(num)]
     right = [[np.int32(0)] for _ in range(num)]
     for u in range(num):
-        if use_left and np.isinf(initial[u]):
+        if use_left and np.isinf(edges.initial[u]):
             left[u].pop(0)
-        if use_right and np.isinf(final[u]):
+        if use_right and np.isinf(edges.final[u]):
             right[u].pop(0)
     for u in range(num):
         for e in range(offsets[u], offsets[u + 1]):
@@ -221,12 +281,13 @@ def neighbours(phones, offsets, successors, initial, final, use_left, use_right)
                 left[successors[e]].append(phones[u])
     left_offsets, left_phones = _distinct_rows(left)
     right_offsets, right_phones = _distinct_rows(right)
-    return left_offsets, left_phones, right_offsets, right_phones
+    return Neighbours(left_offsets, left_phones, right_offsets, right_phones)
 
 
 @njit(nogil=True, cache=True)
-def window_codes(phones, left_offsets, left, right_offsets, right, base):
+def window_codes(phones, around, base):
     """(offsets, codes): for each node the codes (l * base + phone) * base + r of all its windows, l outer, r inner."""
+    left_offsets, left, right_offsets, right = around.left_offsets, around.left, around.right_offsets, around.right
     offsets = np.zeros(len(phones) + 1, np.int64)
     codes = [np.int64(0)]
     codes.pop()
@@ -239,12 +300,13 @@ def window_codes(phones, left_offsets, left, right_offsets, right, base):
 
 
 @njit(nogil=True, cache=True)
-def context_nodes(left_offsets, right_offsets, code_offsets, classes):
-    """Windows that may share their HMM: (node of each window int32, class of each node int32, phone node of each int32).
+def context_nodes(around, code_offsets, classes):
+    """Windows that may share their HMM: (`Contexts`, class of each node int32).
 
     Left phones with equal rows of classes are one group; within a group, right phones of one class are one node. So each node stands for a
     product of left and right phones, and joining nodes creates no path that was not there.
     """
+    left_offsets, right_offsets = around.left_offsets, around.right_offsets
     node_of = np.full(len(classes), -1, np.int32)
     node_class, node_phone = [np.int32(0)], [np.int32(0)]
     node_class.pop(), node_phone.pop()
@@ -274,7 +336,7 @@ def context_nodes(left_offsets, right_offsets, code_offsets, classes):
                     node_of[row + j] = len(node_class)
                     node_class.append(classes[row + j])
                     node_phone.append(np.int32(u))
-    return node_of, np.array(node_class, dtype=np.int32), np.array(node_phone, dtype=np.int32)
+    return Contexts(code_offsets, node_of, np.array(node_phone, dtype=np.int32)), np.array(node_class, dtype=np.int32)
 
 
 @njit(inline="always")
@@ -286,9 +348,10 @@ def _find(items, begin, end, item):
 
 
 @njit(nogil=True, cache=True)
-def context_edges(phones, offsets, successors, costs, initial, final, left_offsets, left, right_offsets, right,
-                  code_offsets, node_of, node_phone, use_left, use_right):
-    """Edges between context nodes, sorted by source: (offsets, successors, costs, initial, final)."""
+def context_edges(phones, edges, around, contexts, use_left, use_right):
+    """`Edges` between context nodes, sorted by source, from those between phone nodes."""
+    code_offsets, node_of, node_phone = contexts.offsets, contexts.node_of, contexts.phone_of
+    left_offsets, left, right_offsets, right = around.left_offsets, around.left, around.right_offsets, around.right
     num = len(node_phone)
     out_initial, out_final = np.full(num, np.inf), np.full(num, np.inf)
     out_offsets = np.zeros(num + 1, np.int64)
@@ -298,16 +361,16 @@ def context_edges(phones, offsets, successors, costs, initial, final, left_offse
     for u in range(len(phones)):
         base, end = code_offsets[u], code_offsets[u + 1]
         num_right = right_offsets[u + 1] - right_offsets[u]
-        if np.isfinite(initial[u]):
+        if np.isfinite(edges.initial[u]):
             for j in range(num_right):
-                out_initial[node_of[base + j]] = initial[u]  # 0 is the least phone: row 0, if the left context counts
+                out_initial[node_of[base + j]] = edges.initial[u]  # 0 is the least phone: row 0, if the left context counts
         while node < num and node_phone[node] == u:
             for w in range(base, end):
                 may_end = not use_right or right[right_offsets[u] + (w - base) % num_right] == 0
                 if node_of[w] == node and may_end:
-                    out_final[node] = final[u]
-            for e in range(offsets[u], offsets[u + 1]):
-                v = successors[e]
+                    out_final[node] = edges.final[u]
+            for e in range(edges.offsets[u], edges.offsets[u + 1]):
+                v = edges.successors[e]
                 j = _find(right, right_offsets[u], right_offsets[u + 1], phones[v] if use_right else 0)
                 matches = False
                 for w in range(base + j, end, num_right):
@@ -320,20 +383,17 @@ def context_edges(phones, offsets, successors, costs, initial, final, left_offse
                 for w in range(first, first + v_right):
                     if _find(node_of, first, w, node_of[w]) < 0:
                         out_successors.append(node_of[w])
-                        out_costs.append(costs[e])
+                        out_costs.append(edges.costs[e])
             node += 1
             out_offsets[node] = len(out_successors)
-    return out_offsets, np.array(out_successors, dtype=np.int32), np.array(out_costs, dtype=np.float64), out_initial, out_final
+    successors, costs = np.array(out_successors, dtype=np.int32), np.array(out_costs, dtype=np.float64)
+    return Edges(out_offsets, successors, costs, out_initial, out_final)
 
 
 @njit(nogil=True, cache=True)
-def hmm_nodes(node_class, offsets, successors, costs, initial, final, hmm_offsets, hmm_tids, hmm_loops, hmm_from, hmm_to):
-    """Every context node replaced by the forward transitions of its HMM.
-
-    HMM class c has the forward transitions hmm_offsets[c]:hmm_offsets[c+1] with transition-ids `hmm_tids`, the self-loop `hmm_loops` (0:
-    none) of the state they leave, and HMM states `hmm_from`, `hmm_to` (-1: final). Returns (tids, loops, offsets, successors, costs,
-    initial, final).
-    """
+def hmm_nodes(node_class, edges, hmms):
+    """Every context node replaced by the forward transitions of its HMM: (tids, loops, offsets, successors, costs, initial, final)."""
+    hmm_offsets, hmm_from, hmm_to = hmms.offsets, hmms.from_state, hmms.to_state
     first = np.zeros(len(node_class) + 1, np.int64)
     for c in range(len(node_class)):
         first[c + 1] = first[c] + hmm_offsets[node_class[c] + 1] - hmm_offsets[node_class[c]]
@@ -347,18 +407,18 @@ def hmm_nodes(node_class, offsets, successors, costs, initial, final, hmm_offset
         begin, end = hmm_offsets[node_class[c]], hmm_offsets[node_class[c] + 1]
         for i in range(begin, end):
             node = first[c] + i - begin
-            tids[node], loops[node] = hmm_tids[i], hmm_loops[i]
+            tids[node], loops[node] = hmms.tids[i], hmms.loops[i]
             if hmm_from[i] == 0:
-                out_initial[node] = initial[c]
+                out_initial[node] = edges.initial[c]
             if hmm_to[i] < 0:
-                out_final[node] = final[c]
-                for e in range(offsets[c], offsets[c + 1]):
-                    d = successors[e]
+                out_final[node] = edges.final[c]
+                for e in range(edges.offsets[c], edges.offsets[c + 1]):
+                    d = edges.successors[e]
                     d_begin = hmm_offsets[node_class[d]]
                     for k in range(d_begin, hmm_offsets[node_class[d] + 1]):
                         if hmm_from[k] == 0:
                             out_successors.append(np.int32(first[d] + k - d_begin))
-                            out_costs.append(costs[e])
+                            out_costs.append(edges.costs[e])
             else:
                 for k in range(begin, end):
                     if hmm_from[k] == hmm_to[i]:
@@ -367,3 +427,19 @@ def hmm_nodes(node_class, offsets, successors, costs, initial, final, hmm_offset
             out_offsets[node + 1] = len(out_successors)
     return (tids, loops, out_offsets, np.array(out_successors, dtype=np.int32), np.array(out_costs, dtype=np.float32),
             out_initial, out_final)
+
+
+@njit(nogil=True, cache=True)
+def phone_windows(sources, targets, phones, costs, finals, use_left, use_right, base):
+    """(ok, phones, `Edges`) of `phone_graph`, their `Neighbours`, and offsets and codes of `window_codes`."""
+    ok, node_phones, edges = phone_graph(sources, targets, phones, costs, finals)
+    around = neighbours(node_phones, edges, use_left, use_right)
+    offsets, codes = window_codes(node_phones, around, base)
+    return ok, node_phones, edges, around, offsets, codes
+
+
+@njit(nogil=True, cache=True)
+def expanded(phones, edges, around, code_offsets, classes, hmms, use_left, use_right):
+    """A phone graph whose windows have these classes as the forward transitions of HMMs; see `hmm_nodes`."""
+    contexts, node_class = context_nodes(around, code_offsets, classes)
+    return hmm_nodes(node_class, context_edges(phones, edges, around, contexts, use_left, use_right), hmms)

@@ -71,10 +71,8 @@ def transition_costs(trans: TransitionModel, transition_scale: float = 1.0, self
 
 
 def hmms_of_windows(windows: np.ndarray, trans: TransitionModel, tree: ContextTree):
-    """Windows of phones (n, N) -> (class int32 (n,), arrays): windows of one class have the same phone and pdfs, thus the same HMM.
-
-    `arrays` are hmm_offsets, hmm_tids, hmm_loops, hmm_from, hmm_to as `kernels.hmm_nodes` takes them.
-    """
+    """Windows of phones (n, N) -> (class int32 (n,), `kernels.Hmms`). Windows of one class have the same phone and pdfs, thus the same
+    HMM."""
     phones = windows[:, tree.central_position]
     num_states = max(len(entry) - 1 for entry in trans.topology.entries)
     keys = np.full((len(windows), 1 + num_states), -1, np.int64)
@@ -99,7 +97,7 @@ def _forward_transitions(hmms: np.ndarray, trans: TransitionModel):
                     rows.append((tid, trans.self_loop_tid[state], number, target if target < len(entry) - 1 else -1))
         offsets.append(len(rows))
     columns = np.array(rows, np.int32).reshape(-1, 4).T
-    return (np.array(offsets), *(np.ascontiguousarray(column) for column in columns))
+    return kernels.Hmms(np.array(offsets), *(np.ascontiguousarray(column) for column in columns))
 
 
 class GraphCompiler:
@@ -117,9 +115,10 @@ class GraphCompiler:
 
     def _set_lexicon(self, lexicon: Fst) -> None:
         lexicon = lexicon.arcsort("olabel")
-        self._lexicon = (lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights, lexicon.nextstates,
-                         lexicon.finals)
-        self._scratch = (np.zeros(1, np.int64), np.zeros((2, lexicon.num_states), np.int64), np.zeros((2, lexicon.num_states), np.int64))
+        self._lexicon = kernels.Lexicon(lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights,
+                                        lexicon.nextstates, lexicon.finals)  # fmt: skip
+        shape = (2, lexicon.num_states)
+        self._visits = kernels.Visits(np.zeros(1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
         self._phones = np.unique(lexicon.ilabels[lexicon.ilabels > 0])
         known = np.unique(self.trans.tid2phone[1:])
         unknown = np.setdiff1d(self._phones, known)
@@ -147,20 +146,18 @@ class GraphCompiler:
         return {utterance: found for utterance, found in made if isinstance(found, str)}
 
     def _phone_graph(self, ids: np.ndarray):
-        """(phone graph, neighbours, window offsets, window codes), or a sentence about what is wrong."""
-        passed, *composed = kernels.compose_words(ids, *self._lexicon, *self._scratch)
+        """(phones, edges, neighbours, window offsets, window codes), or a sentence about what is wrong."""
+        passed, *composed = kernels.compose_words(ids, self._lexicon, self._visits)
         if len(ids) == 0:
             return "its transcript is empty"
         if passed < len(ids):
             return f"word '{self._name_of(int(ids[passed]))}' has no pronunciation in the lexicon"
-        ok, *graph = kernels.phone_graph(*composed)
+        ok, *graph = kernels.phone_windows(*composed, self.use_left, self.use_right, self._base)
         if not ok:
             return "the lexicon has a cycle of epsilons"
-        phones, offsets, successors, _, initial, final = graph
-        if not np.isfinite(initial).any():
+        if not np.isfinite(graph[1].initial).any():
             return "its words have no phones"
-        around = kernels.neighbours(phones, offsets, successors, initial, final, self.use_left, self.use_right)
-        return (graph, around, *kernels.window_codes(phones, *around, self._base))
+        return graph
 
     def _classes(self, codes: list[np.ndarray]):
         """All window codes that occur, increasing, the HMM class of each, and the classes' forward transitions."""
@@ -170,11 +167,8 @@ class GraphCompiler:
         return distinct, *hmms_of_windows(np.stack(columns, axis=1), self.trans, self.tree)
 
     def _expand(self, parts, distinct: np.ndarray, classes: np.ndarray, hmms) -> TrainingGraph:
-        graph, around, code_offsets, codes = parts
+        phones, edges, around, code_offsets, codes = parts
         window_classes = classes[np.searchsorted(distinct, codes)]
-        left_offsets, _, right_offsets, _ = around
-        node_of, node_class, node_phone = kernels.context_nodes(left_offsets, right_offsets, code_offsets, window_classes)
-        edges = kernels.context_edges(*graph, *around, code_offsets, node_of, node_phone, self.use_left, self.use_right)
-        tids, loops, *rest = kernels.hmm_nodes(node_class, *edges, *hmms)
+        tids, loops, *rest = kernels.expanded(phones, edges, around, code_offsets, window_classes, hmms, self.use_left, self.use_right)
         pdfs, node_pdf = np.unique(self.trans.tid2pdf[tids], return_inverse=True)
         return TrainingGraph(tids, loops, *rest, pdfs.astype(np.int64), node_pdf.astype(np.int32))

@@ -10,6 +10,7 @@ frame, below the best by no more than `beam`) the best is returned; with an infi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,27 +32,59 @@ class AlignOptions:
     self_loop_scale: float = option(0.1, "weight of the self-loops' probabilities", minimum=0.0)
 
 
+class _Likelihoods(NamedTuple):
+    """Log-likelihoods of an utterance, and what they are computed from.
+
+    scores                 float32 (num_blocks, num_pdfs, BLOCK)
+    ready                  bool (num_blocks, num_pdfs): which of them are there
+    matrix, gauss_offsets  the Gaussians of all pdfs
+    pdfs                   those of the utterance
+    blocks, scratch        its frames, and memory for a block
+    """
+
+    scores: np.ndarray
+    ready: np.ndarray
+    matrix: np.ndarray
+    gauss_offsets: np.ndarray
+    pdfs: np.ndarray
+    blocks: np.ndarray
+    scratch: np.ndarray
+
+
+class _Nodes(NamedTuple):
+    """The arrays of a `TrainingGraph`."""
+
+    tids: np.ndarray
+    loops: np.ndarray
+    offsets: np.ndarray
+    successors: np.ndarray
+    costs: np.ndarray
+    initial: np.ndarray
+    final: np.ndarray
+    node_pdf: np.ndarray
+
+
+_TOKEN = np.dtype([("node", "i4"), ("previous", "i4"), ("score", "f8")])  # previous: the token before it
+
+
 @njit(nogil=True, cache=True)
-def _search(num_frames, scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch, scale, beam, tid_costs,
-            tids, loops, offsets, successors, costs, initial, final, node_pdf):
+def _search(num_frames, likelihoods, scale, beam, tid_costs, graph):
     """(score, nodes): the node of each frame on the best path; (-inf, no nodes) when no path within the beam ends in a final node.
 
-    A token is (node, predecessor token, score); those of frame t are frame_offsets[t]:frame_offsets[t+1]. `scores` (num_blocks,
-    num_pdfs, BLOCK) is filled where it is not `ready` (num_blocks, num_pdfs) from the Gaussians `matrix`, `gauss_offsets` of `pdfs` and
-    the frames in `blocks`.
+    The tokens of frame t are frame_offsets[t]:frame_offsets[t+1].
     """
-    num_nodes = len(tids)
-    capacity = 64 * num_frames + 2 * num_nodes
-    token_node, token_previous = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
-    token_score = np.empty(capacity, np.float64)
+    tids, loops, offsets, successors, costs = graph.tids, graph.loops, graph.offsets, graph.successors, graph.costs
+    scores, ready, node_pdf, num_nodes = likelihoods.scores, likelihoods.ready, graph.node_pdf, len(tids)
+    tokens = np.empty(64 * num_frames + 2 * num_nodes, _TOKEN)
     slot = np.full(num_nodes, -1, np.int32)
     frame_offsets = np.zeros(num_frames + 1, np.int64)
     end = 0
     for v in range(num_nodes):
-        if initial[v] < np.inf:
-            token_node[end], token_previous[end] = v, -1
-            _make_ready(0, node_pdf[v], scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch)
-            token_score[end] = scale * scores[0, node_pdf[v], 0] - initial[v] - tid_costs[tids[v]]
+        if graph.initial[v] < np.inf:
+            tokens[end].node, tokens[end].previous = v, -1
+            if not ready[0, node_pdf[v]]:
+                _make_ready(0, node_pdf[v], likelihoods)
+            tokens[end].score = scale * scores[0, node_pdf[v], 0] - graph.initial[v] - tid_costs[tids[v]]
             end += 1
     for t in range(num_frames):
         frame_offsets[t + 1] = end
@@ -60,66 +93,68 @@ def _search(num_frames, scores, ready, matrix, gauss_offsets, pdfs, blocks, scra
         begin = frame_offsets[t]
         best = -np.inf
         for k in range(begin, end):
-            best = max(best, token_score[k])
-        if end + num_nodes > capacity:
-            grown = 2 * capacity + num_nodes
-            new_node, new_previous, new_score = np.empty(grown, np.int32), np.empty(grown, np.int32), np.empty(grown, np.float64)
-            new_node[:end], new_previous[:end], new_score[:end] = token_node[:end], token_previous[:end], token_score[:end]
-            token_node, token_previous, token_score, capacity = new_node, new_previous, new_score, grown
+            best = max(best, tokens[k].score)
+        if end + num_nodes > len(tokens):
+            larger = np.empty(2 * len(tokens) + num_nodes, _TOKEN)
+            larger[:end] = tokens[:end]
+            tokens = larger
         new = end
         for k in range(begin, end):
-            score = token_score[k]
+            score = tokens[k].score
             if not score >= best - beam:
                 continue
-            u = token_node[k]
+            u = tokens[k].node
             if loops[u] > 0:
-                new = _relax(u, score - tid_costs[loops[u]], k, end, new, slot, token_node, token_previous, token_score)
+                new = _relax(u, score - tid_costs[loops[u]], k, end, new, slot, tokens)
             for e in range(offsets[u], offsets[u + 1]):
                 v = successors[e]
-                new = _relax(v, score - costs[e] - tid_costs[tids[v]], k, end, new, slot, token_node, token_previous, token_score)
+                new = _relax(v, score - costs[e] - tid_costs[tids[v]], k, end, new, slot, tokens)
         block, frame = (t + 1) // BLOCK, (t + 1) % BLOCK
         for k in range(end, new):
-            v = token_node[k]
-            _make_ready(block, node_pdf[v], scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch)
-            token_score[k] += scale * scores[block, node_pdf[v], frame]
+            v = tokens[k].node
+            if not ready[block, node_pdf[v]]:
+                _make_ready(block, node_pdf[v], likelihoods)
+            tokens[k].score += scale * scores[block, node_pdf[v], frame]
             slot[v] = -1
         end = new
-    return _trace_back(num_frames, frame_offsets[num_frames - 1], end, final, token_node, token_previous, token_score)
+    return _trace_back(num_frames, frame_offsets[num_frames - 1], end, graph.final, tokens)
 
 
 @njit(inline="always")
-def _trace_back(num_frames, begin, end, final, token_node, token_previous, token_score):
+def _trace_back(num_frames, begin, end, final, tokens):
     """What `_search` returns, from the tokens `begin`:`end` of the last frame."""
     best, last = -np.inf, -1
     for k in range(begin, end):
-        score = token_score[k] - final[token_node[k]]
+        score = tokens[k].score - final[tokens[k].node]
         if score > best:
             best, last = score, k
     nodes = np.empty(num_frames if last >= 0 else 0, np.int32)
     for t in range(len(nodes) - 1, -1, -1):
-        nodes[t] = token_node[last]
-        last = token_previous[last]
+        nodes[t] = tokens[last].node
+        last = tokens[last].previous
     return best, nodes
 
 
 @njit(inline="always")
-def _make_ready(block, pdf, scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch):
-    """Log-likelihoods of a pdf (index into `pdfs`) for the frames of a block, unless they are there."""
-    if not ready[block, pdf]:
-        score_block(matrix, gauss_offsets[pdfs[pdf]], gauss_offsets[pdfs[pdf] + 1], blocks[block], scratch, scores[block, pdf])
-        ready[block, pdf] = True
+def _make_ready(block, pdf, likelihoods):
+    """Compute the log-likelihoods of a pdf (index into those of the utterance) for the frames of a block."""
+    first = likelihoods.pdfs[pdf]
+    begin, end = likelihoods.gauss_offsets[first], likelihoods.gauss_offsets[first + 1]
+    frames, scores = likelihoods.blocks[block], likelihoods.scores[block, pdf]
+    score_block(likelihoods.matrix, begin, end, frames, likelihoods.scratch, scores)
+    likelihoods.ready[block, pdf] = True
 
 
 @njit(inline="always")
-def _relax(node, score, previous, first, new, slot, token_node, token_previous, token_score):
+def _relax(node, score, previous, first, new, slot, tokens):
     """Offer a path into `node`; returns the end of the tokens, which grow when the node has none yet."""
     k = slot[node]
     if k < first:
         slot[node] = new
-        token_node[new], token_previous[new], token_score[new] = node, previous, score
+        tokens[new].node, tokens[new].previous, tokens[new].score = node, previous, score
         return new + 1
-    if score > token_score[k]:
-        token_previous[k], token_score[k] = previous, score
+    if score > tokens[k].score:
+        tokens[k].previous, tokens[k].score = previous, score
     return new
 
 
@@ -160,11 +195,11 @@ def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, opt
 
 
 def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, options):
+    likelihoods = _Likelihoods(scores, ready, *gaussians, graph.pdfs, *frames)
+    of_graph = _Nodes(*(getattr(graph, name) for name in _Nodes._fields))
     beams = [options.beam] + ([options.retry_beam] if options.retry_beam > options.beam else [])
     for beam in beams if num_frames else []:
-        score, nodes = _search(num_frames, scores, ready, *gaussians, graph.pdfs, *frames, options.acoustic_scale, beam, tid_costs,
-                               graph.tids, graph.loops, graph.offsets, graph.successors, graph.costs, graph.initial, graph.final,
-                               graph.node_pdf)
+        score, nodes = _search(num_frames, likelihoods, options.acoustic_scale, beam, tid_costs, of_graph)
         if len(nodes):
             return _tids_of_nodes(nodes, graph.tids, graph.loops), score, beam != options.beam
     return None, -np.inf, True

@@ -158,22 +158,12 @@ class Scorer:
             logprobs.append(table.logprob[order])
             backoffs.append(table.backoff[order])
             sizes.append(sizes[-1] + len(order))
-        self.keys, self.logprob, self.backoff = (np.concatenate(arrays) for arrays in (keys, logprobs, backoffs))
-        self.offsets = np.array(sizes, np.int64)
+        arrays = map(np.concatenate, (keys, logprobs, backoffs))
+        self.ngrams = kernels.Ngrams(*arrays, np.array(sizes, np.int64), num_words)
 
     def sentence_scores(self, flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> np.ndarray:
         """log10 p of every word and of </s> of each sentence, concatenated, float64 (len(flat) + len(lengths)); NaN for id -1."""
-        return kernels.score(
-            self.keys,
-            self.logprob,
-            self.backoff,
-            self.offsets,
-            len(self.words),
-            np.asarray(flat, np.int64),
-            np.asarray(lengths, np.int64),
-            begin,
-            end,
-        )
+        return kernels.score(self.ngrams, np.asarray(flat, np.int64), np.asarray(lengths, np.int64), begin, end)
 
 
 def ngram_keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:

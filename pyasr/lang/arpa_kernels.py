@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyasr.base.kernels import njit
@@ -259,39 +261,49 @@ def find_key(keys, low, high, key):
     return first - low if first < high and keys[first] == key else -1
 
 
+class Ngrams(NamedTuple):
+    """An n-gram model: those of order n are offsets[n - 1]:offsets[n]; `pyasr.lang.arpa.ngram_keys` has the keys."""
+
+    keys: np.ndarray
+    logprob: np.ndarray
+    backoff: np.ndarray
+    offsets: np.ndarray
+    num_words: int
+
+
 @njit(cache=True, nogil=True)
-def advance(keys, logprob, backoff, offsets, num_words, history, word, new_history):
+def advance(lm, history, word, new_history):
     """log10 p(word | history), and the next history.
 
     history      history[k]: index in order k of the k-gram that ends here, -1 if it is not in the model; k = 1 ... order - 1
     """
-    order = len(offsets) - 1
+    offsets, order = lm.offsets, len(lm.offsets) - 1
     score, done = 0.0, False
     for n in range(order, 0, -1):
         below = history[n - 1] if n > 1 else 0
         at = -1
         if below >= 0:
-            at = find_key(keys, offsets[n - 1], offsets[n], below * num_words + word)
+            at = find_key(lm.keys, offsets[n - 1], offsets[n], below * lm.num_words + word)
             if not done and at >= 0:
-                score += logprob[offsets[n - 1] + at]
+                score += lm.logprob[offsets[n - 1] + at]
                 done = True
             elif not done and n > 1:
-                score += backoff[offsets[n - 2] + below]
+                score += lm.backoff[offsets[n - 2] + below]
         if n < order:
             new_history[n] = at
     return score if done else np.nan
 
 
 @njit(cache=True, nogil=True)
-def score(keys, logprob, backoff, offsets, num_words, flat, lengths, begin, end):
+def score(lm, flat, lengths, begin, end):
     """log10 probabilities of all words and ends of sentences; see `pyasr.lang.arpa.Scorer`."""
-    order = len(offsets) - 1
+    order = len(lm.offsets) - 1
     result = np.empty(len(flat) + len(lengths))
     history, following = np.empty(order + 1, np.int64), np.empty(order + 1, np.int64)
     token = out = 0
     for sentence in range(len(lengths)):
         history[:] = -1
-        advance(keys, logprob, backoff, offsets, num_words, history, begin, following)
+        advance(lm, history, begin, following)
         history, following = following, history
         for k in range(lengths[sentence] + 1):
             word = flat[token] if k < lengths[sentence] else end
@@ -299,7 +311,7 @@ def score(keys, logprob, backoff, offsets, num_words, flat, lengths, begin, end)
                 result[out] = np.nan
                 following[:] = -1
             else:
-                result[out] = advance(keys, logprob, backoff, offsets, num_words, history, word, following)
+                result[out] = advance(lm, history, word, following)
             history, following = following, history
             token += 1 if k < lengths[sentence] else 0
             out += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyasr.base.kernels import njit
@@ -146,6 +148,21 @@ def _first_arcs(arc_offsets, num_arcs):
     return first, following
 
 
+class _LinkedArcs(NamedTuple):
+    """The arcs of a transducer, linked lists of them (`_first_arcs`), and for each state the arcs that lead to it, and ways out of it."""
+
+    sources: np.ndarray
+    ilabels: np.ndarray
+    olabels: np.ndarray
+    weights: np.ndarray
+    nextstates: np.ndarray
+    finals: np.ndarray
+    first: np.ndarray
+    following: np.ndarray
+    num_in: np.ndarray
+    num_out: np.ndarray
+
+
 @njit(cache=True, nogil=True)
 def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights, nextstates, finals):
     """Change the arc arrays and `finals` in place. Returns `sources` with -1 for deleted arcs.
@@ -156,6 +173,7 @@ def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights
     first, following = _first_arcs(arc_offsets, len(ilabels))
     num_in = np.zeros(len(finals), np.int64)
     num_out = np.zeros(len(finals), np.int64)
+    arcs = _LinkedArcs(sources, ilabels, olabels, weights, nextstates, finals, first, following, num_in, num_out)
     num_in[start] = 1
     for a in range(len(ilabels)):
         num_in[nextstates[a]] += 1
@@ -164,31 +182,33 @@ def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights
     for state in range(len(finals)):
         a = first[state]
         while a >= 0:
-            for _ in range(_MAX_HOPS):  # in a cycle of states with one way out, an arc would be redirected forever
-                if not _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
+            for _ in range(_MAX_HOPS):  # a cycle of states with one way out would lead an arc round for ever
+                if not _merge_arc(a, state, arcs):
                     break
             a = following[a]
     return sources
 
 
 @njit(cache=True, nogil=True)
-def _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
+def _merge_arc(a, state, arcs):
     """Try both rules on arc `a` out of `state`. Returns whether a rule may apply to the arc again."""
-    to = nextstates[a]
-    if sources[a] < 0 or to == state:
+    to = arcs.nextstates[a]
+    if arcs.sources[a] < 0 or to == state:
         return False
-    if num_in[to] == 1 and num_out[to] > 1:
-        _pull_up(a, state, to, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals)
-        return sources[a] >= 0 and num_out[to] == 1
-    if num_out[to] == 1:
-        _take_only_way(a, state, to, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals)
-        return sources[a] >= 0 and nextstates[a] != to
+    if arcs.num_in[to] == 1 and arcs.num_out[to] > 1:
+        _pull_up(a, state, to, arcs)
+        return arcs.sources[a] >= 0 and arcs.num_out[to] == 1
+    if arcs.num_out[to] == 1:
+        _take_only_way(a, state, to, arcs)
+        return arcs.sources[a] >= 0 and arcs.nextstates[a] != to
     return False
 
 
 @njit(cache=True, nogil=True)
-def _pull_up(a, state, to, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
+def _pull_up(a, state, to, arcs):
     """Arc `a` is the only one into `to`: merge it with each arc out of `to` if at most one label per side remains."""
+    sources, ilabels, olabels, weights, finals = arcs.sources, arcs.ilabels, arcs.olabels, arcs.weights, arcs.finals
+    first, following, num_in, num_out = arcs.first, arcs.following, arcs.num_in, arcs.num_out
     removed = kept = np.inf
     kept_first = kept_last = -1
     b = first[to]
@@ -228,19 +248,19 @@ def _pull_up(a, state, to, first, following, num_in, num_out, sources, ilabels, 
         num_in[to] -= 1
         num_out[state] -= 1
     elif removed < np.inf:
-        _move_cost(a, to, kept - _log_add_costs(removed, kept), first, following, weights, finals)
+        _move_cost(a, to, kept - _log_add_costs(removed, kept), arcs)
 
 
 @njit(cache=True, nogil=True)
-def _move_cost(a, to, cost, first, following, weights, finals):
+def _move_cost(a, to, cost, arcs):
     """Add `cost` to the arc and subtract it from all ways out of its next state."""
-    weights[a] += cost
-    b = first[to]
+    arcs.weights[a] += cost
+    b = arcs.first[to]
     while b >= 0:
-        weights[b] -= cost
-        b = following[b]
-    if finals[to] < np.inf:
-        finals[to] -= cost
+        arcs.weights[b] -= cost
+        b = arcs.following[b]
+    if arcs.finals[to] < np.inf:
+        arcs.finals[to] -= cost
 
 
 @njit(cache=True, nogil=True)
@@ -251,8 +271,10 @@ def _merge_final(state, cost, num_out, finals):
 
 
 @njit(cache=True, nogil=True)
-def _take_only_way(a, state, to, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
+def _take_only_way(a, state, to, arcs):
     """State `to` has only one way out: redirect arc `a` along it, and delete it if no other arc leads to `to`."""
+    sources, ilabels, olabels, weights, finals = arcs.sources, arcs.ilabels, arcs.olabels, arcs.weights, arcs.finals
+    first, following, num_in, num_out, nextstates = arcs.first, arcs.following, arcs.num_in, arcs.num_out, arcs.nextstates
     if finals[to] < np.inf:
         if ilabels[a] or olabels[a]:
             return

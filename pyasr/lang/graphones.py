@@ -161,19 +161,7 @@ class JointModel:
         if not self.can_spell(word):
             return []
         letters = np.array([self._letter_ids[letter] for letter in word], np.int64)
-        scorer = self.scorer
-        paths, scores = _search(
-            letters,
-            self._unit_offsets,
-            scorer.keys,
-            scorer.logprob,
-            scorer.backoff,
-            scorer.offsets,
-            len(scorer.words),
-            self._begin,
-            self._end,
-            beam,
-        )
+        paths, scores = _search(letters, self._unit_offsets, self.scorer.ngrams, self._begin, self._end, beam)
         found: dict[tuple[str, ...], float] = {}
         for row in np.argsort(-scores, kind="stable"):
             phones = tuple(self.phones[p - 1] for unit in paths[row] for p in self._phone_pairs[unit] if p)
@@ -193,22 +181,22 @@ def _usable(units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least:
 
 
 @njit(cache=True, nogil=True)
-def _search(letters, unit_offsets, keys, logprob, backoff, offsets, num_words, begin, end, beam):
+def _search(letters, unit_offsets, lm, begin, end, beam):
     """Beam search, letter by letter. Returns the graphones of the paths, (num, len(letters)), and their log10 probabilities (num)."""
-    n, order = len(letters), len(offsets) - 1
+    n, order = len(letters), len(lm.offsets) - 1
     most = 0
     for letter in letters:
         most = max(most, unit_offsets[letter + 1] - unit_offsets[letter])
     back, unit = np.zeros((n + 1, beam), np.int64), np.zeros((n + 1, beam), np.int64)
     history, score, num = np.full((beam, order + 1), -1), np.zeros(beam), 1
-    advance(keys, logprob, backoff, offsets, num_words, np.full(order + 1, -1), begin, history[0])
+    advance(lm, np.full(order + 1, -1), begin, history[0])
     new_history, new_score = np.empty((beam * most, order + 1), np.int64), np.empty(beam * most)
     origin, chosen = np.empty(beam * most, np.int64), np.empty(beam * most, np.int64)
     for i in range(n):
         k = 0
         for h in range(num):
             for u in range(unit_offsets[letters[i]], unit_offsets[letters[i] + 1]):
-                new_score[k] = score[h] + advance(keys, logprob, backoff, offsets, num_words, history[h], u, new_history[k])
+                new_score[k] = score[h] + advance(lm, history[h], u, new_history[k])
                 origin[k], chosen[k] = h, u
                 k += 1
         kept = np.argsort(-new_score[:k])[:beam]
@@ -218,7 +206,7 @@ def _search(letters, unit_offsets, keys, logprob, backoff, offsets, num_words, b
             history[row], score[row] = new_history[kept[row]], new_score[kept[row]]
     paths = np.empty((num, n), np.int64)
     for row in range(num):
-        score[row] += advance(keys, logprob, backoff, offsets, num_words, history[row], end, new_history[0])
+        score[row] += advance(lm, history[row], end, new_history[0])
         h = row
         for i in range(n - 1, -1, -1):
             paths[row, i], h = unit[i, h], back[i, h]

@@ -39,7 +39,7 @@ from pyasr.nn.natural_gradient import (
     root_of_ratio,
     smoothed,
 )
-from pyasr.tensor.gram_kernels import mixture, second_moment
+from pyasr.tensor.gram_kernels import Floors, Scales, Side, mixture, second_moment
 from pyasr.tensor.step_kernels import residual
 
 
@@ -216,19 +216,19 @@ def next_mix(gram: np.ndarray, trace: float, inverse_unit: float, eigenvalues: n
              dim: int) -> Answer:  # fmt: skip
     """What follows from S (2R, 2R); where that is not finite, everything stays as it is."""
     rank = len(eigenvalues) - 1
-    z, kept, root = np.empty((rank, rank)), np.empty(rank), np.empty(rank)
-    known = trace, inverse_unit, eigenvalues, alpha, eta, num_rows, dim
-    unit, is_finite, is_orthonormal = second_moment(gram, *known, ORTHONORMAL_TOLERANCE, z, kept, root)
+    z, scales = np.empty((rank, rank)), Scales(np.empty(rank), np.empty(rank))
+    side = Side(inverse_unit, eigenvalues, alpha, eta, num_rows, dim)
+    unit, is_finite, is_orthonormal = second_moment(gram, trace, side, ORTHONORMAL_TOLERANCE, z, scales)
     if not is_finite:
         return np.eye(rank, 2 * rank, rank), eigenvalues, 1 / inverse_unit
     repair = None
     if not is_orthonormal:
         repair = _repair(gram[rank:, rank:].astype(np.float64), smoothed(eigenvalues, alpha, dim))
         repaired = np.kron(np.eye(2), repair)
-        second_moment(repaired @ gram @ repaired.T, *known, math.inf, z, kept, root)
+        second_moment(repaired @ gram @ repaired.T, trace, side, math.inf, z, scales)
     c, u = torch.linalg.eigh(torch.from_numpy(z))
     mix, following = np.empty((rank, 2 * rank)), np.empty(rank + 1)
-    mixture(c.numpy(), u.numpy(), unit, *known[1:], kept, root, MIN_RELATIVE_C, EPSILON, DELTA, mix, following)
+    mixture(c.numpy(), u.numpy(), unit, side, scales, Floors(MIN_RELATIVE_C, EPSILON, DELTA), mix, following)
     return mix if repair is None else mix @ repaired, following, unit
 
 

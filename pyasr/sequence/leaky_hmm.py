@@ -25,6 +25,7 @@ arcs are products with sparse matrices, which are made once for a graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -81,12 +82,11 @@ def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np
     scores = _scores(logits, torch.from_numpy(graph.pdfs))
     x = scores.x.numpy()
     kind, leak = x.dtype, x.dtype.type(leak)
-    into = (graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind), graph.entry_targets, graph.entry_pdfs)
-    offsets, entries, probs = graph.by_source
+    entries, (offsets, places, probs) = _Entries(graph.entry_targets, graph.entry_pdfs), graph.by_source
+    into = _Arcs(graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind))
     initial = graph.initial_probs.astype(kind)
-    flows, totals, scales = _forward(x, *into, initial, leak)
-    posteriors = _backward(x, flows, scales, lengths, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial,
-                           leak)  # fmt: skip
+    flows, totals, scales = _forward(x, into, entries, initial, leak)
+    posteriors = _backward(x, flows, scales, lengths, _Arcs(offsets, places, probs.astype(kind)), entries, initial, leak)
     return _results(torch.from_numpy(totals), torch.from_numpy(posteriors), scores, leak, torch.from_numpy(lengths))
 
 
@@ -99,9 +99,27 @@ def _results(totals: Tensor, posteriors: Tensor, scores: _Scores, leak: float, l
     return torch.where(off < _MOST_OFF, log_likes, torch.nan), posteriors.permute(2, 0, 1)
 
 
+class _Entries(NamedTuple):
+    """The target state and the pdf of each entry."""
+
+    targets: np.ndarray
+    pdfs: np.ndarray
+
+
+class _Arcs(NamedTuple):
+    """Those of an entry, with the states that they leave, or those of a state, with the entries that they lead to, at
+    offsets[i]:offsets[i + 1]."""
+
+    offsets: np.ndarray
+    others: np.ndarray
+    probs: np.ndarray
+
+
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _forward(x, arc_offsets, arc_sources, arc_probs, entry_targets, entry_pdfs, initial, leak):
+def _forward(x, into, entries, initial, leak):
     """(f (T, num_entries, B), c (T, B), 1 / c) of x (T, num_pdfs, B), by (1)-(3); 1 / 0 is 0."""
+    arc_offsets, arc_sources, arc_probs = into.offsets, into.others, into.probs
+    entry_targets, entry_pdfs = entries.targets, entries.pdfs
     num_frames, _, size = x.shape
     num_states, num_entries = len(initial), len(entry_targets)
     flows = np.zeros((num_frames, num_entries, size), x.dtype)
@@ -134,8 +152,10 @@ def _forward(x, arc_offsets, arc_sources, arc_probs, entry_targets, entry_pdfs, 
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _backward(x, flows, scales, lengths, arc_offsets, arc_entries, arc_probs, entry_targets, entry_pdfs, initial, leak):
-    """Posteriors (T, num_pdfs, B) by (4)-(6), from f and 1 / c; arcs sorted by source."""
+def _backward(x, flows, scales, lengths, out_of, entries, initial, leak):
+    """Posteriors (T, num_pdfs, B) by (4)-(6), from f and 1 / c."""
+    arc_offsets, arc_entries, arc_probs = out_of.offsets, out_of.others, out_of.probs
+    entry_targets, entry_pdfs = entries.targets, entries.pdfs
     num_frames, num_pdfs, size = x.shape
     num_states, num_entries = len(initial), len(entry_targets)
     posteriors = np.zeros((num_frames, num_pdfs, size), x.dtype)

@@ -113,8 +113,8 @@ class SupervisionMaker:
         offsets, entries, probs = graph.by_source
         pdf_offsets, pdf_entries, flow = graph.by_pdf
         with np.errstate(divide="ignore"):
-            self._graph_arrays = (graph.num_states, graph.entry_targets, graph.entry_pdfs, offsets, entries, np.log(probs), pdf_offsets,
-                                  pdf_entries, np.log(flow))
+            self._entries = kernels.GraphEntries(graph.num_states, graph.entry_targets, graph.entry_pdfs, offsets, entries,
+                                                 np.log(probs), pdf_offsets, pdf_entries, np.log(flow))  # fmt: skip
 
     def utterance(self, key: str, aligned: AlignedPhones) -> UtteranceStates:
         """Where the utterance may be, at the network's frame rate. Raises UserError where its phones have no path in the time given."""
@@ -144,7 +144,7 @@ class SupervisionMaker:
         layers, sources, targets, pdfs = kernels.string_graph(*nodes, first_frame, last)
         frames = np.searchsorted(layers, sources, side="right") - 1
         outputs, slots = np.unique(frames * self.graph.num_pdfs + pdfs, return_inverse=True)
-        *arcs, first_final, num_states = kernels.compose(layers, sources, targets, pdfs, slots, *self._graph_arrays)
+        *arcs, first_final, num_states = kernels.compose(layers, sources, targets, pdfs, slots, self._entries)
         finals = np.where(np.arange(num_states) >= first_final, 0.0, np.inf)
         if first_final == num_states:
             raise UserError(f"{states.key}: the denominator graph has no path for the phones of frames {first_frame} .. {last - 1}; "

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyasr.base.kernels import njit
+
+
+class GraphEntries(NamedTuple):
+    """What `compose` takes of a `DenominatorGraph`: its entries, which are arcs, found by their source state or by their pdf.
+
+    targets, pdfs      of the entries
+    entries_of_source  those of state s are source_offsets[s]:source_offsets[s + 1], with their `log_probs`
+    entries_of_pdf     those of pdf p are pdf_offsets[p]:pdf_offsets[p + 1], with their `log_flow` at the begin of a chunk
+    """
+
+    num_states: int
+    targets: np.ndarray
+    pdfs: np.ndarray
+    source_offsets: np.ndarray
+    entries_of_source: np.ndarray
+    log_probs: np.ndarray
+    pdf_offsets: np.ndarray
+    entries_of_pdf: np.ndarray
+    log_flow: np.ndarray
 
 
 @njit(nogil=True, cache=True)
@@ -94,9 +115,10 @@ def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
 
 
 @njit(nogil=True, cache=True)
-def compose(layers, sources, targets, pdfs, slots, num_states, entry_targets, entry_pdfs, by_source_offsets, by_source_entries,
-            by_source_log_probs, by_pdf_offsets, by_pdf_entries, by_pdf_log_flow):  # fmt: skip
+def compose(layers, sources, targets, pdfs, slots, graph):
     """The denominator's paths over the strings of a `string_graph`: arcs (sources, targets, slots, log-probs), (first final state, states).
+
+    graph  `GraphEntries`
 
     State 0 is the start. An arc's slot is that of the string graph's arc. States follow each other in time; some lead nowhere.
     """
@@ -104,7 +126,7 @@ def compose(layers, sources, targets, pdfs, slots, num_states, entry_targets, en
     widest = 0
     for t in range(num_layers):
         widest = max(widest, layers[t + 1] - layers[t])
-    number_of = np.full((widest, num_states), -1, np.int64)
+    number_of = np.full((widest, graph.num_states), -1, np.int64)
     arc_begin = np.searchsorted(sources, np.arange(layers[-1] + 1))
     out_sources, out_targets = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
     out_slots, log_probs = [np.int64(0) for _ in range(0)], [0.0 for _ in range(0)]
@@ -116,15 +138,15 @@ def compose(layers, sources, targets, pdfs, slots, num_states, entry_targets, en
             for a in range(arc_begin[string_state], arc_begin[string_state + 1]):
                 pdf, row = pdfs[a], targets[a] - layers[t + 1]
                 if graph_state < 0:
-                    low, high = by_pdf_offsets[pdf], by_pdf_offsets[pdf + 1]
+                    low, high = graph.pdf_offsets[pdf], graph.pdf_offsets[pdf + 1]
                 else:
-                    low, high = by_source_offsets[graph_state], by_source_offsets[graph_state + 1]
+                    low, high = graph.source_offsets[graph_state], graph.source_offsets[graph_state + 1]
                 for i in range(low, high):
-                    entry = by_pdf_entries[i] if graph_state < 0 else by_source_entries[i]
-                    weight = by_pdf_log_flow[i] if graph_state < 0 else by_source_log_probs[i]
-                    if entry_pdfs[entry] != pdf or weight == -np.inf:
+                    entry = graph.entries_of_pdf[i] if graph_state < 0 else graph.entries_of_source[i]
+                    weight = graph.log_flow[i] if graph_state < 0 else graph.log_probs[i]
+                    if graph.pdfs[entry] != pdf or weight == -np.inf:
                         continue
-                    to = entry_targets[entry]
+                    to = graph.targets[entry]
                     if number_of[row, to] < 0:
                         number_of[row, to] = len(string_states)
                         string_states.append(targets[a])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +41,8 @@ def align_networks(reference: Network, hypothesis: Network) -> list[Step]:
     """The steps of the best alignment, in order."""
     pairing = _pairing_costs(reference, hypothesis)
     deleting, inserting = (np.array([0.0, *map(_cost, side.words)], np.float32) for side in (reference, hypothesis))
-    path = _best_path(pairing, deleting, inserting, reference.before, reference.offsets, reference.last,
-                      hypothesis.before, hypothesis.offsets, hypothesis.last)
+    sides = (_Arcs(side.before, side.offsets, side.last) for side in (reference, hypothesis))
+    path = _best_path(pairing, deleting, inserting, *sides)
     pairs = ((reference.words[i - 1] if i else None, hypothesis.words[j - 1] if j else None) for i, j in path[::-1].tolist())
     return [step for pair in pairs if (step := _step(*pair))]
 
@@ -86,13 +87,21 @@ def _pairing_costs(reference: Network, hypothesis: Network) -> np.ndarray:
     return costs
 
 
+class _Arcs(NamedTuple):
+    """The arrays of a `Network`."""
+
+    before: np.ndarray
+    offsets: np.ndarray
+    last: np.ndarray
+
+
 @njit(nogil=True, cache=True)
-def _best_path(pairing, deleting, inserting, before_a, offsets_a, last_a, before_b, offsets_b, last_b):
+def _best_path(pairing, deleting, inserting, reference, hypothesis):
     """int32 (num_steps, 2): the aligned arcs of both networks from the end to the start, 0 for none."""
-    costs, back_a, back_b = _costs(pairing, deleting, inserting, before_a, offsets_a, before_b, offsets_b)
-    a, b = last_a[0], last_b[0]
-    for i in last_a:
-        for j in last_b:
+    costs, back_a, back_b = _costs(pairing, deleting, inserting, reference, hypothesis)
+    a, b = reference.last[0], hypothesis.last[0]
+    for i in reference.last:
+        for j in hypothesis.last:
             if costs[i, j] < costs[a, b]:
                 a, b = i, j
     path = np.empty((pairing.shape[0] + pairing.shape[1], 2), np.int32)
@@ -106,8 +115,9 @@ def _best_path(pairing, deleting, inserting, before_a, offsets_a, last_a, before
 
 
 @njit(nogil=True, cache=True)
-def _costs(pairing, deleting, inserting, before_a, offsets_a, before_b, offsets_b):
+def _costs(pairing, deleting, inserting, reference, hypothesis):
     """(lowest cost, previous arc of the reference, previous arc of the hypothesis) of each pair of arcs."""
+    before_a, offsets_a, before_b, offsets_b = reference.before, reference.offsets, hypothesis.before, hypothesis.offsets
     shape, none = pairing.shape, np.float32(np.inf)
     costs, back_a, back_b = np.full(shape, none), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
     costs[0, 0] = 0.0
