@@ -83,7 +83,7 @@ def _word_arcs(offsets, targets, words, phones, lexicon, may_break, limit):
         if piece > 0:
             _cut(states, arcs, item, state, piece >> 1, piece & 1, pending, spoken)
         elif piece == 0 and state < end:
-            _read(states, arcs, item, offsets[state], offsets[state + 1], targets, words, phones, pending, spoken)
+            _read(states, arcs, item, state, (offsets, targets, words, phones), pending, spoken)
         elif piece == 0 and len(content) > 2:
             _cut(states, arcs, item, end, len(pending), min(len(spoken), 1), pending, spoken)
         item += 1
@@ -102,9 +102,10 @@ def _state(states, state, pending, spoken):
 
 
 @njit(nogil=True, cache=True)
-def _read(states, arcs, item, begin, end, targets, words, phones, pending, spoken):
-    """Write an arc, without a word, for each of the arcs begin:end; their phones and words pend at its end."""
-    for a in range(begin, end):
+def _read(states, arcs, item, state, lattice, pending, spoken):
+    """Write an arc, without a word, for each of the arcs out of `state`; their phones and words pend at its end."""
+    offsets, targets, words, phones = lattice
+    for a in range(offsets[state], offsets[state + 1]):
         more = np.append(pending, a) if phones[a] else pending
         said = np.append(spoken, words[a]) if words[a] else spoken
         write(arcs, item, _state(states, targets[a], more, said), 0, a, pending[:0])

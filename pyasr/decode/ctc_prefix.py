@@ -82,8 +82,8 @@ class PrefixDecoder:
         those of the greatest share. Raises UserError, naming the utterance, for another number of units, and for what is no posteriors.
         """
         options = self.options
-        found = kernels.search(checked_posteriors(log_posteriors, len(self.units), name), self._table, self._lm, options.num_prefixes,
-                               options.unit_beam, options.lm_weight, self._bonus)
+        weights = kernels.Weights(options.num_prefixes, options.unit_beam, options.lm_weight, self._bonus)
+        found = kernels.search(checked_posteriors(log_posteriors, len(self.units), name), self._table, self._lm, weights)
         hypotheses = self._joined(*found)
         return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, self._bonus))[:options.num_best]
 

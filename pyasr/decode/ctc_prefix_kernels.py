@@ -51,6 +51,23 @@ class Spellings(NamedTuple):
     letter_cost: float
 
 
+class Beam(NamedTuple):
+    """The nodes that are kept at a frame, and their log probabilities: of alignments that end in a blank, and in the last unit."""
+
+    active: np.ndarray
+    blank: np.ndarray
+    label: np.ndarray
+
+
+class Weights(NamedTuple):
+    """What prefixes are compared by; options of `PrefixOptions`."""
+
+    beam: int
+    unit_beam: float
+    lm_weight: float
+    bonus: float
+
+
 @njit(nogil=True, cache=True)
 def log_add(a, b):
     """ln(e^a + e^b)."""
@@ -134,8 +151,9 @@ def _offer(heap, beam, score, number):
 
 
 @njit(nogil=True, cache=True)
-def _stay(nodes, active, blank, label, frame, taken):
-    """Log probabilities (blank, label) of the prefixes that are there one frame later; marks in `taken` who extends to one of them."""
+def _stay(nodes, kept, frame, taken):
+    """The beam, with log probabilities one frame later; marks in `taken` who extends to one of them."""
+    active, blank, label = kept.active, kept.blank, kept.label
     new_blank, new_label = np.empty(len(active)), np.full(len(active), -np.inf)
     for j in range(len(active)):
         new_blank[j] = log_add(blank[j], label[j]) + frame[0]
@@ -148,44 +166,47 @@ def _stay(nodes, active, blank, label, frame, taken):
             before = blank[i] if nodes[node.parent].unit == node.unit else log_add(blank[i], label[i])
             new_label[j] = log_add(new_label[j], before + frame[node.unit])
             taken[i, node.unit] = True
-    return new_blank, new_label
+    return Beam(active, new_blank, new_label)
 
 
 @njit(nogil=True, cache=True)
-def _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, table, taken, beam, lm_weight, bonus):
+def _select(nodes, kept, stayed, frame, extending, table, taken, weights):
     """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units + u for prefix i and unit u.
 
     What is due of a child is looked up only where it could be kept if nothing came to what is due of its parent but a word's bonus.
     """
+    active, blank, label = kept.active, kept.blank, kept.label
+    beam, lm_weight, bonus = weights.beam, weights.lm_weight, weights.bonus
     heap = [(0.0, np.int64(0)) for _ in range(0)]
     num_active, num_units = len(active), len(frame)
     for j in range(num_active):
         node = nodes[active[j]]
-        score = log_add(stay_blank[j], stay_label[j]) - lm_weight * node.due_cost + bonus * node.due_words
+        score = log_add(stayed.blank[j], stayed.label[j]) - lm_weight * node.due_cost + bonus * node.due_words
         _offer(heap, beam, score, np.int64(j))
     for i in range(num_active):
         node, total = nodes[active[i]], log_add(blank[i], label[i])
-        kept = bonus * node.due_words - lm_weight * node.due_cost
+        due = bonus * node.due_words - lm_weight * node.due_cost
         closed = bonus * node.closed_words - lm_weight * node.closed_cost
         for u in extending:
             if not taken[i, u]:
                 before = blank[i] if node.unit == u else total
                 score = before + frame[u]
-                if len(heap) < beam or score + (closed if table.begins[u] else kept) + max(bonus, 0.0) >= heap[0][0]:
+                if len(heap) < beam or score + (closed if table.begins[u] else due) + max(bonus, 0.0) >= heap[0][0]:
                     words, cost = _due(node, u, table)
                     _offer(heap, beam, score + (bonus * words - lm_weight * cost), np.int64(num_active + i * num_units + u))
     return heap
 
 
 @njit(nogil=True, cache=True)
-def _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame, table, lm):
-    """The beam one frame later, best last: (number of nodes, active, blank, label)."""
+def _move(nodes, used, heap, kept, stayed, frame, table, lm):
+    """(number of nodes, beam one frame later, best last)."""
+    active, blank, label = kept.active, kept.blank, kept.label
     num_units, size = np.int64(len(frame)), len(heap)
     new_active, new_blank, new_label = np.empty(size, np.int64), np.full(size, -np.inf), np.full(size, -np.inf)
     for k in range(size):
         number = -heappop(heap)[1]
         if number < len(active):
-            new_active[k], new_blank[k], new_label[k] = active[number], stay_blank[number], stay_label[number]
+            new_active[k], new_blank[k], new_label[k] = active[number], stayed.blank[number], stayed.label[number]
             continue
         i, u = np.int64((number - len(active)) // num_units), np.int64((number - len(active)) % num_units)
         before = blank[i] if nodes[active[i]].unit == u else log_add(blank[i], label[i])
@@ -195,7 +216,7 @@ def _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame
         nodes[node].place = -1
     for k in range(size):
         nodes[new_active[k]].place = k
-    return used, new_active, new_blank, new_label
+    return used, Beam(new_active, new_blank, new_label)
 
 
 @njit(nogil=True, cache=True)
@@ -209,29 +230,30 @@ def _root(nodes, table, lm):
 
 
 @njit(nogil=True, cache=True)
-def search(log_posteriors, table, lm, beam, unit_beam, lm_weight, bonus):
+def search(log_posteriors, table, lm, weights):
     """Prefixes of the last frame: (units one after the other, where each ends, ln p, language model's cost with the sentence's end)."""
     nodes, used = np.empty(256, NODE), np.int64(1)
     _root(nodes, table, lm)
-    active, blank, label = np.zeros(1, np.int64), np.zeros(1), np.full(1, -np.inf)
+    kept = Beam(np.zeros(1, np.int64), np.zeros(1), np.full(1, -np.inf))
     for t in range(len(log_posteriors)):
         frame = log_posteriors[t].astype(np.float64)
-        extending = 1 + np.flatnonzero(frame[1:] >= frame.max() - unit_beam)
-        taken = np.zeros((len(active), len(frame)), np.bool_)
-        stay_blank, stay_label = _stay(nodes, active, blank, label, frame, taken)
-        heap = _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, table, taken, beam, lm_weight, bonus)
+        extending = 1 + np.flatnonzero(frame[1:] >= frame.max() - weights.unit_beam)
+        taken = np.zeros((len(kept.active), len(frame)), np.bool_)
+        stayed = _stay(nodes, kept, frame, taken)
+        heap = _select(nodes, kept, stayed, frame, extending, table, taken, weights)
         nodes = grown(nodes, used, len(heap))
-        used, active, blank, label = _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame, table, lm)
-    return _results(nodes, active, blank, label, lm)
+        used, kept = _move(nodes, used, heap, kept, stayed, frame, table, lm)
+    return _results(nodes, kept, lm)
 
 
 @njit(nogil=True, cache=True)
-def _results(nodes, active, blank, label, lm):
+def _results(nodes, kept, lm):
+    active = kept.active
     units, ends = [np.int64(0) for _ in range(0)], np.empty(len(active), np.int64)
     log_probs, lm_costs = np.empty(len(active)), np.empty(len(active))
     for k in range(len(active)):
         begin, node = len(units), active[k]
-        log_probs[k] = log_add(blank[k], label[k])
+        log_probs[k] = log_add(kept.blank[k], kept.label[k])
         lm_costs[k] = nodes[node].closed_cost + strict_end(lm, nodes[node].closed_history)
         while node > 0:
             units.append(np.int64(nodes[node].unit))

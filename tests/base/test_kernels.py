@@ -1,5 +1,6 @@
 """Kernels that are compiled when they are called."""
 
+import ast
 import fcntl
 import subprocess
 import sys
@@ -34,6 +35,14 @@ def total(values):
 def test_kernels_call_kernels():
     assert total(np.array([1.0, 2.0, 4.0])) == 14.0
     assert added(1, 2) == 5 and added.__wrapped__.__name__ == added.__name__ == "added"
+
+
+def test_what_belongs_together_is_one_argument():
+    """Kernels take records of arrays, not long lists."""
+    for path in sorted((Path(__file__).parents[2] / "pyasr").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and any(ast.unparse(part).startswith("njit") for part in node.decorator_list):
+                assert len(node.args.args) <= 9, f"{path}:{node.lineno}: {node.name} takes {len(node.args.args)} arguments"
 
 
 def test_numba_is_imported_with_the_first_call_that_is_compiled(tmp_path, monkeypatch):
