@@ -173,9 +173,9 @@ def test_reserved_names_of_phones_in_the_dictionary_are_told_with_its_line(phone
     ("changes", "told"),
     [
         ({"lexicon": "<unk> SPN\na AH\ncat K AE T\ntack T AE K\n"},
-         "lexicon.txt has 'tack T AE K', but lexiconp.txt has not; write it into both, or remove"),
-        ({"lexicon": "<unk> SPN\na AH\na AE\ncat K AE T\n"}, "lexicon.txt has 'a AE', but lexiconp.txt has not;"),
-        ({"lexicon": "<unk> SPN\n"}, r"lexiconp.txt has 'a AH', but lexicon.txt has not \(nor 1 more\);"),
+         "lexicon.txt has 'tack T AE K', but lexiconp.txt does not have it; write it into both, or remove"),
+        ({"lexicon": "<unk> SPN\na AH\na AE\ncat K AE T\n"}, "lexicon.txt has 'a AE', but lexiconp.txt does not have it;"),
+        ({"lexicon": "<unk> SPN\n"}, r"lexiconp.txt has 'a AH', but lexicon.txt does not have it \(nor 1 more\);"),
     ],
 )
 def test_lexica_of_other_entries(tmp_path, changes, told):

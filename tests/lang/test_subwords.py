@@ -88,7 +88,7 @@ def test_words_of_any_characters_come_back_as_they_were(words, kind):
                                         ("bat\u2585", "U+2585, which sentencepiece reserves"), ("b\0at", "U+0000"),
                                         ("bat<unk>", "<unk>, which stands for a whole word"), ("<unk>bat", "<unk>"), ("<unk><unk>", "<unk>")])
 def test_words_that_units_would_not_give_back(word, name, subwords):
-    with pytest.raises(UserError, match=re.escape(f"text: the word '{printable(word)}' holds {name}") + ".*; remove it"):
+    with pytest.raises(UserError, match=re.escape(f"text: the word '{printable(word)}' contains {name}") + ".*; remove it"):
         train_subwords([*TEXT, f"a {word} rat"], SubwordOptions(20), "text")
     if "<unk>" not in word:
         units = subwords.encode(f"a {word} rat")
