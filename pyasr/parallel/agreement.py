@@ -1,18 +1,18 @@
-r"""How soon the mixings of a topology make P ranks agree.
+r"""Convergence of P ranks to their mean under the mixings of a topology.
 
-Let D(K) be the greatest share of the ranks' disagreement (their distance from the mean over ranks) that can be left after K rounds:
+Let D(K) be the maximum fraction of the ranks' disagreement (their distance from the mean over ranks) that can remain after K rounds:
 
     D(K) = || W_(K-1) ... W_0 - 11'/P ||_2 ,   which is || A_(K-1) ... A_0 ||_2 with A_k = W_k - 11'/P, as W_k 1 = 1 and 1'W_k = 1'
 
-With C rounds to a cycle and rho the spectral radius of the product of one, D(K) falls like rho^(K/C): rho^(1/C) is the *contraction* of
-one mixing, and 1 less it the spectral gap. Where the product is 0, a cycle ends in the exact mean.
+With C rounds in a cycle and rho the spectral radius of the product of a cycle, D(K) decreases as rho^(K/C). rho^(1/C) is the
+*contraction* of one mixing, and 1 - rho^(1/C) is the spectral gap. If the product is 0, a cycle ends in the exact mean.
 
-Rounds are mostly the same for all ranks: W_k does not change when all of them move on by b places (b = 1: rings, exponential; 2: pairs).
-Such a matrix is block circulant, and a discrete Fourier transform over the P/b places takes it apart into P/b matrices of b x b, which
-keep products and norms. So thousands of ranks are as quick as ten; where there is no such b, it is P.
+Most rounds treat all ranks alike: W_k does not change if all ranks are shifted by b places (b = 1: rings, exponential; 2: pairs). Such a
+matrix is block circulant. A discrete Fourier transform over the P/b places decomposes it into P/b matrices of b x b and preserves products
+and norms. So thousands of ranks take little time; if there is no such b, b is P.
 
-The rounds of a random topology are drawn over all orders of the ranks, under which E[W'W] = a 1 + (1 - a) 11'/P. Whatever the
-parameters, K rounds then leave the share a^(K/2) of their disagreement in the mean square, and sqrt(a) is the contraction
+The rounds of a random topology are drawn over all orders of the ranks, for which E[W'W] = a 1 + (1 - a) 11'/P. For any parameters, the
+fraction a^(K/2) of the root mean square of their disagreement remains after K rounds, and sqrt(a) is the contraction
 (IBM, arXiv:2002.01119, Section 3, for the random ring).
 """
 
@@ -26,12 +26,12 @@ import numpy as np
 
 from pyasr.parallel.topologies import Round, Topology, matrix, rows_of
 
-_ROUNDING = 1e-12  # norms below it are none
-_PRIME = 2**31 - 1  # the products of two numbers below it are int64
+_ROUNDING = 1e-12  # smaller norms are rounding errors
+_PRIME = 2**31 - 1  # the product of two smaller numbers fits into int64
 
 
 def remaining_disagreement(topology: Topology, size: int, num_rounds: int, seed: int = 0) -> float:
-    """D(num_rounds) by its definition, of one drawing where rounds are random."""
+    """D(num_rounds) by its definition; random rounds are drawn once."""
     product = np.eye(size)
     for k in range(num_rounds):
         product = matrix(topology.round(size, k, seed)) @ product
@@ -40,7 +40,7 @@ def remaining_disagreement(topology: Topology, size: int, num_rounds: int, seed:
 
 
 def models_sent(topology: Topology, size: int) -> float:
-    """How many times the busiest rank sends all its parameters in a mixing; the mean over all ranks is taken for a ring all-reduce."""
+    """Number of models that the busiest rank sends in a mixing. The mean over all ranks counts as a ring all-reduce."""
     if topology.name == "complete" or size == 1:
         return 2 * (size - 1) / size
     cycle = (topology.round(size, k) for k in range(topology.cycle(size)))
@@ -48,12 +48,12 @@ def models_sent(topology: Topology, size: int) -> float:
 
 
 def disagreement_of(topology: Topology, size: int) -> "Disagreement | RandomDisagreement":
-    """How the disagreement of so many ranks falls. Raises UserError where the topology does not take so many."""
+    """The decrease of the disagreement of `size` ranks. Raises UserError if the topology does not support this number."""
     return (RandomDisagreement if topology.random else Disagreement)(topology, size)
 
 
 class RandomDisagreement:
-    """How the root mean square of the disagreement falls where rounds are random; see `Disagreement`."""
+    """Decrease of the root mean square of the disagreement for random rounds; see `Disagreement`."""
 
     def __init__(self, topology: Topology, size: int):
         w = matrix(topology.round(size, 0))
@@ -62,15 +62,15 @@ class RandomDisagreement:
         self.exact_after = None if self.contraction else min(size - 1, 1)
 
     def mixings_until(self, share: float) -> int:
-        """The least K after which less than `share` is left, 0 < share <= 1."""
+        """The smallest K after which less than the fraction `share` remains, 0 < share <= 1."""
         return self.exact_after if self.exact_after is not None else math.floor(math.log(share) / math.log(self.contraction)) + 1
 
 
 class Disagreement:
-    """How the disagreement falls where rounds are known.
+    """Decrease of the disagreement for known rounds.
 
-    contraction   rho^(1/C), 0 for those that end in the exact mean
-    exact_after   the number of mixings after which all ranks have the exact mean; None: never
+    contraction   rho^(1/C); 0 if rounds end in the exact mean
+    exact_after   number of mixings after which all ranks have the exact mean; None: never
     """
 
     def __init__(self, topology: Topology, size: int):
@@ -79,13 +79,13 @@ class Disagreement:
         self._rows = (np.arange(self._block) + topology.turns) % size
         self._start = _blocks(np.eye(self._block, size) - 1 / size)
         self.exact_after = _exact_after(topology, size)
-        self._powers = []  # of the product of a cycle: 1, 2, 4, ...
+        self._powers = []  # powers 1, 2, 4, ... of the product of a cycle
         if self.exact_after is None:
             self._powers.append(reduce(lambda product, k: self._factor(k) @ product, range(len(self._rounds)), self._start))
         self.contraction = _radius(self._powers[0]) ** (1 / len(self._rounds)) if self._powers else 0.0
 
     def mixings_until(self, share: float) -> int:
-        """The least K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then round by round."""
+        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then round by round."""
         num_cycles, product = self._whole_cycles(share)
         num = 0
         while _reaches(product, share):
@@ -94,7 +94,7 @@ class Disagreement:
         return num_cycles * len(self._rounds) + num
 
     def _whole_cycles(self, share: float) -> tuple[int, np.ndarray]:
-        """The greatest number of cycles that leave at least the share, and their product; none of those that end in the mean."""
+        """The maximum number of cycles after which at least `share` remains, and their product; 0 if cycles end in the mean."""
         while self._powers and _reaches(self._powers[-1], share):
             self._powers.append(self._powers[-1] @ self._powers[-1])
         num, product = 0, self._start
@@ -107,14 +107,14 @@ class Disagreement:
     def _factor(self, k: int) -> np.ndarray:
         """A_k, (P / b, b, b).
 
-        Where round k is the first one moved on by k places, W_k = S^k W_0 S^-k, so that a product of K rounds is S^K (S^-1 W_0)^K: up to
-        the order of its rows, a power of one matrix, which is taken for W_k.
+        If round k is round 0 shifted by k places, W_k = S^k W_0 S^-k, and a product of K rounds is S^K (S^-1 W_0)^K: up to the order of
+        its rows a power of one matrix, which is used as W_k.
         """
         return _blocks(rows_of(self._rounds[k], self._rows) - 1 / len(self._rounds[k].own))
 
 
 def _exact_after(topology: Topology, size: int) -> int | None:
-    """The first round of a cycle after which any numbers have become equal: in a finite field, where there are no rounding errors."""
+    """The first round of a cycle after which arbitrary numbers are equal, computed in a finite field to avoid rounding errors."""
     values = np.random.default_rng(size).integers(_PRIME, size=size)
     for k in range(topology.cycle(size) + 1):
         if (values == values[0]).all():
@@ -125,21 +125,21 @@ def _exact_after(topology: Topology, size: int) -> int | None:
 
 
 def _in_field(weights: np.ndarray, size: int) -> np.ndarray:
-    """Fractions with denominators up to `size` + 1 as numbers modulo the prime."""
+    """Fractions with denominators up to `size` + 1, modulo the prime."""
     distinct, places = np.unique(weights, return_inverse=True)
     fractions = [Fraction(weight).limit_denominator(size + 1) for weight in distinct.tolist()]
     return np.array([f.numerator * pow(f.denominator, -1, _PRIME) % _PRIME for f in fractions])[places]
 
 
 def _stays(mixing: Round, shift: int) -> bool:
-    """Whether W stays the same when all ranks move on by so many places."""
+    """Whether W does not change if all ranks are shifted by `shift` places."""
     size = len(mixing.own)
     steps = [(sources - np.arange(size)) % size for sources, _ in mixing.parts]
     return all(np.array_equal(values, np.roll(values, shift)) for values in (mixing.own, *steps, *(weights for _, weights in mixing.parts)))
 
 
 def _blocks(rows: np.ndarray) -> np.ndarray:
-    """The blocks of a block circulant matrix of which the first b rows are given, (b, P): (P / b, b, b)."""
+    """The blocks of a block circulant matrix with the first b rows `rows` (b, P): (P / b, b, b)."""
     block, size = rows.shape
     if block == size:
         return rows[None]
@@ -147,7 +147,7 @@ def _blocks(rows: np.ndarray) -> np.ndarray:
 
 
 def _reaches(blocks: np.ndarray, share: float) -> bool:
-    """Whether the 2-norm of the matrix of these blocks is at least so much; bounds save most of its computations."""
+    """Whether the 2-norm of the matrix with these blocks is at least `share`; bounds avoid most of its computations."""
     squares = np.square(np.abs(blocks)).sum(axis=2)
     if squares.max() >= share**2:
         return True
@@ -155,5 +155,5 @@ def _reaches(blocks: np.ndarray, share: float) -> bool:
 
 
 def _radius(blocks: np.ndarray) -> float:
-    """The spectral radius."""
+    """Spectral radius of the matrix with these blocks."""
     return float(np.abs(np.linalg.eigvals(blocks)).max())

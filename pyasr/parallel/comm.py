@@ -1,13 +1,13 @@
-"""How ranks talk: one small interface over MPI, over nobody (one rank), over threads of one process (`threads`), and in simulated time
+"""Communication between ranks: one small interface over MPI, a single rank, threads of one process (`threads`), and simulated time
 (`simulator`).
 
     def rank(spec, comm: Comm):
-        counts = np.zeros(10)                 # this rank's share
+        counts = np.zeros(10)                 # this rank's contribution
         comm.allreduce(counts)                # now the sum over all ranks, on every rank
 
 Collectives are blocking: every rank must call the same ones in the same order. Messages between two ranks with the same tag arrive in
-order; a thread that waits for one leaves the processor to others. Arrays are numpy arrays or CPU tensors; they are changed in place. This
-module alone imports mpi4py, and only when an `MpiComm` is made.
+order. A thread that waits for a message yields the processor. Arrays are numpy arrays or CPU tensors; they are changed in place. Only this
+module imports mpi4py, when an `MpiComm` is constructed.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pyasr.parallel.buffers import bytes_of, reduce_in_place
 
 EXCHANGE_TAG = 0
 _SHARED_MEMORY = "/dev/shm/mpich_shm_"
-_POLL_S = 0.0005  # between two series of looks for a message
-_PIECE = 4 << 20  # bytes of a message sent as one: of large ones over TCP, MPICH sends the two directions one after the other
-_LARGE_BETWEEN_HOSTS = 1_000_000  # bytes of a sum from which on our ring is no slower than MPICH's own sum
-_LARGE_WITHIN_HOST = 40_000_000  # the same where ranks share memory
-_LARGE = 1 << 18  # bytes of a message for which a rank does not spin: ranks may be more than cores
-_LOOKS = 20  # of a series: over TCP, a look moves a few KB of a message on its way, and one in 0.5 ms would not fill 1 Gbit/s
+_POLL_S = 0.0005  # between two series of polls for a message
+_PIECE = 4 << 20  # bytes of a message sent as one: over TCP, MPICH sends the two directions of larger messages one after the other
+_LARGE_BETWEEN_HOSTS = 1_000_000  # bytes of a sum from which the ring is not slower than MPICH's all-reduce
+_LARGE_WITHIN_HOST = 40_000_000  # the same if all ranks share memory
+_LARGE = 1 << 18  # bytes of a message from which a rank does not spin, as there may be more ranks than cores
+_LOOKS = 20  # polls of a series: over TCP, a poll transfers a few KB of a message, and one per 0.5 ms would not saturate 1 Gbit/s
 
 
 class Comm(Protocol):
-    """A group of `size` ranks, of which this is number `rank` (0-based)."""
+    """A group of `size` ranks; this process is rank `rank` (0-based)."""
 
     rank: int
     size: int
-    uses_ring: bool  # whether large sums may go around our own ring instead of by the MPI library; parts do as the whole
+    uses_ring: bool  # whether large sums may use the ring instead of the MPI library; inherited by parts of the group
 
     def allreduce(self, array, op: str = "sum"):
         """Replace `array` on every rank by the elementwise sum (or "max", "min", "mean") over ranks; returns `array`.
 
-        float64, float32, int64, int32 and uint8 are added as they are; float16, bfloat16, int16 and int8 in 32 bits and rounded
-        once. Raises TypeError for other types and for tensors that are not in host memory.
+        float64, float32, int64, int32 and uint8 are added in their own type; float16, bfloat16, int16 and int8 in 32 bits, rounded once.
+        Raises TypeError for other types and for tensors that are not in host memory.
         """
 
     def reduce_scalar(self, value: float, op: str = "sum") -> float:
@@ -64,31 +64,31 @@ class Comm(Protocol):
         """The values of all ranks in rank order on every rank; for small Python objects (pickled)."""
 
     def barrier(self) -> None:
-        """Return when all ranks have called it."""
+        """Wait until all ranks have called this."""
 
     def split(self, colour: int) -> "Comm":
-        """The group of those ranks that gave the same `colour`, in the same order."""
+        """The group of the ranks that called this with the same `colour`, in the same order."""
 
     def split_by_host(self) -> "Comm":
-        """The group of those ranks that share memory with this one."""
+        """The group of the ranks that share memory with this one."""
 
     def exchange(self, outgoing, to: int, incoming, source: int) -> None:
-        """Send `outgoing` to one rank while `incoming`, of the same size and type on both ends, is filled by another."""
+        """Send `outgoing` to rank `to` and fill `incoming` from rank `source`; size and type must match on both ends of a message."""
 
     def start_exchange(self, outgoing, to: int, incoming, source: int) -> Callable[[], None]:
-        """Begin an `exchange`; the function returned waits for its end, until when both arrays must be left alone.
+        """Start an `exchange`; the returned function waits for its end. Both arrays must not be used until then.
 
-        Several may be on their way at once; they are matched in the order in which they begin.
+        Several exchanges may be in flight; they are matched in the order of their starts.
         """
 
     def send(self, array, to: int, tag: int) -> None:
-        """Send a copy of `array`; returns when it may be changed again, which may be before it has been received."""
+        """Send a copy of `array`; on return it may be changed again, possibly before it has been received."""
 
     def receive(self, array, tag: int, source: int | None = None) -> int:
-        """Fill `array` with the next message of this tag, from `source` or whoever comes first; returns its sender."""
+        """Fill `array` with the next message with this tag, from `source` or any rank; returns the sender."""
 
     def waiting(self, tag: int) -> int | None:
-        """The sender of the next message of this tag if one has come, else None."""
+        """The sender of the next message with this tag if one has arrived, else None."""
 
     def background(self, function: Callable[[], Any]) -> "Task":
         """Call `function` in another thread of this rank."""
@@ -97,13 +97,13 @@ class Comm(Protocol):
         """A lock with wait and notify, for the threads of this rank."""
 
     def time(self) -> float:
-        """Seconds of a clock that only moves forward."""
+        """Monotonic time in seconds."""
 
     def sleep(self, seconds: float) -> None:
-        """Let this thread wait."""
+        """Suspend this thread."""
 
     def say(self, sentence: str) -> None:
-        """Log `sentence` on rank 0 alone; no rank waits for another."""
+        """Log `sentence` on rank 0 only, without synchronisation."""
 
 
 class Task:
@@ -121,18 +121,18 @@ class Task:
             self._error = error
 
     def check(self) -> None:
-        """Raise what the function has raised, if it has."""
+        """Raise the function's exception, if it has raised one."""
         if self._error is not None:
             raise self._error
 
     def join(self) -> None:
-        """Wait until the function has returned; raises what it has raised."""
+        """Wait for the end of the function; raises its exception."""
         self._thread.join()
         self.check()
 
 
 class BaseComm:
-    """What communicators share: all that can be said with `_reduce`, `_bcast_bytes`, `allgather`, `_send_bytes`, `_receive_bytes`."""
+    """Base of communicators, on top of `_reduce`, `_bcast_bytes`, `allgather`, `_send_bytes` and `_receive_bytes`."""
 
     rank: int
     size: int
@@ -167,7 +167,7 @@ class BaseComm:
         return lambda: (wait(), put_back())
 
     def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
-        """What those do whose messages take no part of this thread's time: all at once."""
+        """Default for communicators whose messages do not occupy this thread: exchange immediately."""
         self._exchange_bytes(outgoing, to, incoming, source)
         return lambda: None
 
@@ -203,7 +203,7 @@ class BaseComm:
 
 
 class SoloComm(BaseComm):
-    """One rank alone: collectives leave everything as it is."""
+    """A single rank: collectives do nothing."""
 
     rank, size = 0, 1
 
@@ -233,18 +233,18 @@ class SoloComm(BaseComm):
 
 
 def _is_main() -> bool:
-    """Whether this is the thread that computes; it may spin in MPI while it waits, others must leave it the processor."""
+    """Whether this is the main thread, which computes and may spin in MPI while it waits; other threads must yield the processor."""
     return threading.current_thread() is threading.main_thread()
 
 
 def _poll(is_done: Callable[[], bool]) -> None:
-    """Look again and again, and sleep meanwhile; MPI makes progress in each look."""
+    """Poll until `is_done`, with sleeps; MPI makes progress in each poll."""
     while not any(is_done() for _ in range(_LOOKS)):
         time.sleep(_POLL_S)
 
 
 def _unname_shared_memory() -> None:
-    """Remove the files by which MPICH has the ranks of a host share memory, once all do; those of ranks that are killed would stay."""
+    """Remove the files by which the ranks of a host share MPICH's memory, once all have opened them. Killed ranks would leave them."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
     for name in {line.split()[-1] for line in lines if _SHARED_MEMORY in line and not line.endswith("(deleted)")}:
@@ -252,7 +252,7 @@ def _unname_shared_memory() -> None:
 
 
 class MpiComm(BaseComm):
-    """The ranks that mpiexec started (or a part of them). Start Python as `python -m mpi4py`, see `pyasr.parallel.rank`."""
+    """The ranks that mpiexec started, or a part of them. Start Python as `python -m mpi4py`, see `pyasr.parallel.rank`."""
 
     def __init__(self, comm=None):
         from mpi4py import MPI
@@ -266,7 +266,7 @@ class MpiComm(BaseComm):
 
     @functools.cached_property
     def spans_hosts(self) -> bool:
-        """Whether there are ranks that share no memory with others. Every rank must ask the first time."""
+        """Whether some ranks do not share memory. The first call is collective: every rank must make it."""
         host = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
         num_ranks = host.Get_size()
         host.Free()
@@ -279,7 +279,7 @@ class MpiComm(BaseComm):
         return RingAllreduce(self)
 
     def _is_large(self, num_bytes: int) -> bool:
-        """Whether a ring is faster than MPICH's own sum of so many bytes (benchmarks/ring_allreduce.py; docs/topologies.md)."""
+        """Whether a ring is faster than MPICH's sum of so many bytes (benchmarks/ring_allreduce.py; docs/topologies.md)."""
         return num_bytes >= _LARGE_WITHIN_HOST or (num_bytes >= _LARGE_BETWEEN_HOSTS and self.spans_hosts)
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
@@ -287,7 +287,7 @@ class MpiComm(BaseComm):
             import torch
 
             self._ring(torch.from_numpy(buffer.reshape(-1)))
-        else:  # ranks may add in different threads, and MPI pairs no blocking sum with one that is not
+        else:  # other ranks may add in another thread, and MPI does not match a blocking with a non-blocking sum
             request = self._comm.Iallreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
             request.Wait() if _is_main() else _poll(request.Test)
 
@@ -313,7 +313,7 @@ class MpiComm(BaseComm):
         return self._part(self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank))
 
     def _part(self, comm) -> MpiComm:
-        """Some of these ranks, who add as all do."""
+        """Some of these ranks, with the same kind of sum."""
         part = MpiComm(comm)
         part.uses_ring = self.uses_ring
         return part
@@ -347,5 +347,5 @@ class MpiComm(BaseComm):
         return status.Get_source() if found else None
 
     def abort(self, status: int = 1) -> None:
-        """End all ranks of the job at once, not only those of this group."""
+        """End all ranks of the job immediately, not only those of this group."""
         self._mpi.COMM_WORLD.Abort(status)

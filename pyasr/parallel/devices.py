@@ -1,9 +1,9 @@
-"""Which GPU a rank computes on.
+"""Assignment of GPUs to ranks.
 
-Each rank of a host takes one of its own, in the order of the ranks, out of those that CUDA lets it see. CUDA_VISIBLE_DEVICES, which Slurm
-and run.pl set, is thereby respected, be it the same for all ranks or another for each: GPUs are told apart by their UUIDs. Nothing relies
-on the driver's exclusive mode: other jobs of the user are kept off by locks (`pyasr.base.device_lock`), which the first rank of each host
-holds. Several ranks, or several jobs, share a GPU only where that is asked for.
+Each rank of a host takes a GPU of its own, in the order of the ranks, from those that CUDA makes visible to it. So CUDA_VISIBLE_DEVICES,
+set by Slurm and run.pl, is respected, whether it is the same for all ranks or differs between them: GPUs are identified by their UUIDs.
+The driver's exclusive mode is not needed: locks (`pyasr.base.device_lock`), which the first rank of each host holds, keep other jobs of
+the user away. Ranks or jobs share a GPU on request only.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pyasr.parallel.comm import Comm
 
 @dataclass(frozen=True)
 class Gpu:
-    """One that this process may use.
+    """A GPU that this process may use.
 
-    uuid  what it is called in all processes of its host
-    name  its kind
+    uuid  its identifier, the same in all processes of the host
+    name  name of the model
     """
 
     uuid: str
@@ -35,7 +35,7 @@ class Gpu:
 
 
 def visible_gpus() -> list[Gpu]:
-    """Those that torch can use here, in CUDA's order; none where torch is not needed or finds none."""
+    """The GPUs that torch can use, in CUDA's order; empty if torch has not been imported or finds none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return []
@@ -44,12 +44,12 @@ def visible_gpus() -> list[Gpu]:
 
 
 def take_number(number: int) -> None:
-    """Make the GPU of this number the one that torch means by `cuda`."""
+    """Select the GPU that torch uses as `cuda`."""
     sys.modules["torch"].cuda.set_device(number)
 
 
 def choose(visible: Sequence[Sequence[str]]) -> list[int]:
-    """For each rank of a host that sees these GPUs, the number of the one that it takes: the first of those that the fewest have taken.
+    """For each rank of a host, given the GPUs visible to it, the number of its GPU: the first of those taken by the fewest ranks.
 
     >>> choose([["a", "b"], ["a", "b"], ["a", "b"]])
     [0, 1, 0]
@@ -64,15 +64,15 @@ def choose(visible: Sequence[Sequence[str]]) -> list[int]:
 
 def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[Gpu]] = visible_gpus,
              take: Callable[[int], None] = take_number, patience_s: float = PATIENCE_S) -> list[DeviceLock]:  # fmt: skip
-    """Let every rank take its GPU, if the work computes on such; the log tells who has which. Every rank must call this.
+    """Let every rank take its GPU, if the work uses GPUs; the log shows the assignment. Collective: every rank must call this.
 
-    spec        the work; its option `--device`, wherever it stands in it, says whether GPUs are wanted
-    share       whether ranks, or jobs, may share one
-    log         of the job, for messages of other jobs
-    patience_s  for how long others may still have too many
+    spec        the work; its option `--device`, at any depth, says whether it uses GPUs
+    share       whether ranks or jobs may share a GPU
+    log         the job's log, named in messages of other jobs
+    patience_s  seconds to wait for other jobs to release GPUs
 
-    Returns the locks that this rank holds, for all of its host or none, until it releases them or ends. Raises UserError, on every rank,
-    where there are fewer GPUs than ranks, or other jobs have them, and for hosts with and without.
+    Returns the locks that this rank holds, for all ranks of its host or none, until it releases them or ends. Raises UserError, on every
+    rank, if there are fewer GPUs than ranks, if other jobs use them, or if only some hosts have GPUs.
     """
     if asked(spec, "device") in (None, "cpu"):
         return []
@@ -96,7 +96,7 @@ def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[G
 
 
 def _lock(seen: list[list[Gpu]], share: bool, log: Path, patience_s: float) -> tuple[list[DeviceLock], str]:
-    """Locks on GPUs for ranks that see these, in their order; or why there are none."""
+    """Locks on GPUs for ranks with these visible GPUs, in the order of the ranks; or the reason why there are none."""
     names = {gpu.uuid: f"GPU {number}, {gpu.name}" for of_rank in seen for number, gpu in enumerate(of_rank)}
     try:
         return claim([[gpu.uuid for gpu in of_rank] for of_rank in seen], names, log, share, patience_s=patience_s), ""
@@ -105,8 +105,8 @@ def _lock(seen: list[list[Gpu]], share: bool, log: Path, patience_s: float) -> t
 
 
 def set_products(precision: str | None) -> None:
-    """How GPUs multiply from now on. Products of bfloat16 are added up in float32; torch allows sums of bfloat16. Those of float32 are
-    taken in tf32 where `--precision` says so alone; torch allows cuDNN to do so anyway."""
+    """Set the precision of matrix products on GPUs. Products of bfloat16 are accumulated in float32 (torch allows bfloat16). Products of
+    float32 use tf32 only with `--precision tf32` (torch allows cuDNN to use it by default)."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -114,7 +114,7 @@ def set_products(precision: str | None) -> None:
 
 
 def asked(spec, name: str) -> str | None:
-    """The value of an option in a work's options, at any depth; None where there is no such option."""
+    """The value of an option in a work's options, at any depth; None if there is no such option."""
     for field in dataclasses.fields(spec) if dataclasses.is_dataclass(spec) else ():
         value = getattr(spec, field.name)
         found = value if field.name == name else asked(value, name)
@@ -124,24 +124,24 @@ def asked(spec, name: str) -> str | None:
 
 
 def _insist_on_gpus_everywhere(comm: Comm, here: bool) -> None:
-    """A model whose ranks compute on different kinds of devices would depend on who did what."""
+    """Raise UserError if only some ranks have a GPU: the model would depend on which rank did what."""
     found = comm.allgather((socket.gethostname(), here))
     without = sorted({name for name, has in found if not has})
     if without and any(has for _, has in found):
-        raise UserError(f"{', '.join(without)}: no GPU for a rank, others have one; ask for GPUs on every host, or give --device cpu")
+        raise UserError(f"{', '.join(without)}: no GPU, but other hosts have one; request GPUs on every host, or give --device cpu")
 
 
 def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -> None:
     crowded = [found for found in comm.allgather((socket.gethostname(), num_taken, num_ranks)) if found[1] < found[2]]
     if crowded and not share:
         name, gpus, ranks = crowded[0]
-        there = f"{name}: {ranks} ranks, but {gpus} GPU{'s' if gpus > 1 else ''} for them"
-        raise UserError(f"{there}; run as many ranks as GPUs (--num-ranks), ask for more (--cmd 'run.pl --gpu {ranks}'), "
-                        "let ranks share with --share-devices true, or give --device cpu")  # fmt: skip
+        there = f"{name}: {ranks} ranks, but only {gpus} GPU{'s' if gpus > 1 else ''}"
+        raise UserError(f"{there}; run as many ranks as GPUs (--num-ranks), request more (--cmd 'run.pl --gpu {ranks}'), "
+                        "share GPUs with --share-devices true, or give --device cpu")  # fmt: skip
 
 
 def _insist_on_free(comm: Comm, locks: list[DeviceLock], refusal: str) -> None:
-    """Where one host has too few that are free, those that others have locked are given back."""
+    """Raise UserError and release the locks of all hosts if one host has too few free GPUs."""
     with ExitStack() as giving_back:
         for lock in locks:
             giving_back.callback(lock.release)

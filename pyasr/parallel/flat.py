@@ -1,13 +1,13 @@
-"""All parameters of a model in one contiguous buffer, so that mixing them over ranks is one message.
+"""All parameters of a model in one contiguous buffer, so that a mixing over ranks needs one message only.
 
     flat = FlatParameters(model.parameters(), torch.bfloat16)
     loss.backward()                      # gradients arrive in flat.grad
     flat.add(flat.grad, [(slice(None), -learning_rate)])
-    communicate(flat.master)             # whoever changes `master` otherwise calls
-    flat.refresh()                       # so that the model computes with the new parameters
+    communicate(flat.master)             # after other changes of `master`, call
+    flat.refresh()                       # to make the model compute with the new parameters
 
-`master` is float32. The model computes with views into `work`, which is `master` itself, or a copy of it in a narrower type: products
-of matrices run several times faster in bfloat16 where the processor has it, while small updates are not lost to its 8-bit mantissa.
+`master` is float32. The model computes with views into `work`, which is `master` itself or a copy of it in a narrower type: matrix products
+are several times faster in bfloat16 on processors with hardware support, while small updates are not lost to its 8-bit mantissa.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pyasr.tensor.bfloat16_kernels import descend
 from pyasr.tensor.step_kernels import descend as descend_at_once
 from pyasr.tensor.step_kernels import has_kernels
 
-ALIGNMENT = 16  # elements: every parameter begins at a multiple of a 64-byte cache line in float32
+ALIGNMENT = 16  # elements: each parameter starts at a multiple of a 64-byte cache line in float32
 GPU_ROWS = 64
 
 
 class FlatParameters:
     """The parameters of a model as three flat tensors of equal size: `master` (float32), `work` and `grad` (`dtype`).
 
-    The parameters given become views into `work`, their `.grad` views into `grad`; parameter i lies at `spans[i]` of all three. Padding
+    The given parameters become views into `work`, their `.grad` views into `grad`; parameter i is at `spans[i]` of all three. Padding
     between parameters stays zero.
     """
 
@@ -55,19 +55,19 @@ class FlatParameters:
         self.refresh()
 
     def values(self, vector: torch.Tensor | None = None) -> list[torch.Tensor]:
-        """The parameters, float32, in the order and shapes in which they were given: views into `master`, or into another such vector."""
+        """The parameters, float32, in their original order and shapes: views into `master`, or into another vector of its layout."""
         vector = self.master if vector is None else vector
         return [vector[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
     def padded(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the parameters in `work` or `grad`. On a GPU the last two, weight and bias of the output layer, have a multiple of 64
-        rows, for which matrix products have faster kernels. The rows behind the weight overlap the bias: write the bias after the weight.
+        """Views of the parameters in `work` or `grad`. On a GPU, the last two, weight and bias of the output layer, are padded to a
+        multiple of 64 rows, for which matrix products are faster. The padding of the weight overlaps the bias: write the bias last.
         """
         *hidden, weight, bias = self.values(vector)
         return [*hidden, _with_more_rows(weight), _with_more_rows(bias)]
 
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
-        """Add factor times `delta` in each of some places of `master`; the model sees it, and the gradient is zero again."""
+        """Add factor times `delta` to `master` in each of the given slices, update the model's copy, and set the gradient to zero."""
         if delta is self.grad and self.grad.dtype == torch.bfloat16 and self.grad.device.type == "cpu":
             for span, factor in factors:
                 descend(self.master[span], self.grad[span], self.work[span], float(factor))
@@ -84,7 +84,7 @@ class FlatParameters:
         self.refresh()
 
     def refresh(self, place: slice = slice(None)) -> None:
-        """Make the model see the current `master`, of which a `place` has changed."""
+        """Update the model's copy after a change of `master` at `place`."""
         if self.work is not self.master:
             self.work[place].copy_(self.master[place])
 

@@ -1,10 +1,10 @@
-"""Copies of vectors in host memory, where ranks mix them: MPI is never handed a GPU's memory.
+"""Copies of vectors in host memory, where ranks mix them: MPI never accesses a GPU's memory.
 
     host = HostCopy()
-    host.change(master, wire.mean)            # `master` is the mean over ranks, whatever device it is on
+    host.change(master, wire.mean)            # `master` is the mean over ranks, on any device
 
-The memory for what a GPU has is pinned, so that the GPU copies while the host goes on, and is kept from one copy to the next: to be given
-new pages costs more than to copy. Copies have a stream of their own on the GPU, beside what it computes.
+The host memory for a GPU's vector is pinned, so that copies are asynchronous, and is reused, because the allocation of new pages takes
+longer than a copy. Copies use a stream of their own, concurrent with the GPU's computation.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch
 from pyasr.parallel.ring import spans
 from pyasr.tensor.copies import copy_to_device
 
-LEAST_PIECE = 10_000_000  # elements of a piece, 40 MB: in smaller messages ranks of a host add more slowly than copies take
+LEAST_PIECE = 10_000_000  # elements of a piece, 40 MB: with smaller messages, the sum over the ranks of a host takes longer than the copies
 
 
 class HostCopy:
-    """A float32 copy of one vector at a time (n,), of any floating type on any device. A float32 vector in host memory is its own copy."""
+    """A float32 copy of one vector (n,) at a time, of any floating type on any device. A float32 vector in host memory is not copied."""
 
     def __init__(self):
         self._memory: torch.Tensor | None = None
@@ -29,7 +29,7 @@ class HostCopy:
     def change(self, x: torch.Tensor, communicate: Callable[[torch.Tensor], object], by_pieces: bool = False) -> None:
         """Let `communicate` change `x`, float32, in place in host memory.
 
-        by_pieces  a GPU's `x` may be given to it piece by piece, the same ones on all ranks: one is mixed while others are copied
+        by_pieces  whether a GPU's `x` may be passed piece by piece, with the same pieces on all ranks, to overlap mixing with copies
         """
         if x.device.type == "cpu":
             communicate(x)
@@ -41,8 +41,8 @@ class HostCopy:
         self.finish(x)
 
     def fetch(self, x: torch.Tensor, part: slice) -> Callable[[], torch.Tensor]:
-        """Begin to copy a part of `x`, as the work that its device has been given so far leaves it; the function returned waits for the
-        copy, and gives it."""
+        """Start to copy a part of `x`, after the work queued on its device so far. The returned function waits for the copy and
+        returns it."""
         copy = self._copy_of(x)[part]
         if x.device.type == "cpu":
             return lambda: copy if _is_own_copy(x) else copy.copy_(x[part])
@@ -54,7 +54,7 @@ class HostCopy:
         return lambda: copied.synchronize() or copy
 
     def put_back(self, x: torch.Tensor, part: slice) -> None:
-        """Begin to copy a part back; it must be left alone until it is fetched again."""
+        """Start to copy a part back; do not change the host copy until it is fetched again."""
         if x.device.type != "cpu":
             with torch.cuda.stream(self._stream):
                 copy_to_device(self._copy_of(x)[part], x[part])
@@ -62,12 +62,12 @@ class HostCopy:
             x[part].copy_(self._copy_of(x)[part])
 
     def finish(self, x: torch.Tensor) -> None:
-        """Let what the device does from now on come after all copies; the host waits for nothing."""
+        """Make later work of the device wait for all copies, without blocking the host."""
         if x.device.type != "cpu":
             torch.cuda.current_stream(x.device).wait_stream(self._stream)
 
     def _copy_of(self, x: torch.Tensor) -> torch.Tensor:
-        """The memory for `x`."""
+        """The host memory for `x`."""
         if _is_own_copy(x):
             return x
         if self._memory is None or len(self._memory) < len(x):

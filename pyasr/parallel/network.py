@@ -1,20 +1,19 @@
-r"""What a network costs: a model with latency, bandwidth and hosts, for simulated ranks.
+r"""Network model with latency, bandwidth and hosts, for simulated ranks.
 
 A message of b bytes from one rank to another
 
-    begins when the sender's outgoing link is free, and occupies it for b / bandwidth; then the sender goes on,
-    reaches the receiver's incoming link `latency` after its beginning, waits there until that is free, and occupies it for b / bandwidth,
-    has arrived at the end of that: on an idle network, latency + b / bandwidth after its beginning.
+    starts when the sender's outgoing link is free, and occupies it for b / bandwidth; then the sender continues,
+    reaches the receiver's incoming link `latency` after its start, waits there until that is free, and occupies it for b / bandwidth,
+    arrives at the end of that: on an idle network, latency + b / bandwidth after its start.
 
-Links serve whoever comes first, one message after the other; they work in both directions at once, and there is room between them for
-any number of messages. A message of `packet` bytes or fewer passes between those that wait, as networks take turns at packets: it waits for
-nobody but earlier messages from the same rank to the same rank, and occupies no link. Between hosts a host's links are those of all its
-ranks. Ranks of one host talk over links of their own, one in each direction a rank, whose latency and bandwidth are the `intra_host` ones;
-so does a rank with itself.
+Links are first come, first served, full duplex, with unlimited buffers between them. A message of `packet` bytes or fewer overtakes
+waiting messages, as packets of several messages alternate in real networks: it waits only for earlier messages from the same rank to the
+same rank, and occupies no link. The links of a host are shared by all its ranks. Ranks of one host, and a rank that sends to itself, use
+links of their own, one per rank and direction, with the `intra_host` latency and bandwidth.
 
 Collectives have costs in closed form (Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005),
-from the last rank's coming on, and compete with no message. For P ranks, with the latency and bandwidth between hosts unless all of
-them are on one host:
+counted from the arrival of the last rank, and do not compete with messages. For P ranks, with the latency and bandwidth between hosts
+unless all ranks are on one host:
 
     allreduce of b bytes        2 (P - 1) (latency + b / (P bandwidth))                 ring
     bcast of b bytes            ceil(log2 P) latency + b / bandwidth                    pipelined tree
@@ -34,7 +33,7 @@ from pyasr.parallel.virtual_time import Clock
 
 
 class Wire(NamedTuple):
-    """Latency in seconds and bandwidth in bytes per second of the way between two ranks, and what collectives over such ways take."""
+    """Latency in seconds and bandwidth in bytes per second between two ranks, and the costs of collectives over such connections."""
 
     latency_s: float
     bandwidth: float
@@ -44,16 +43,16 @@ class Wire(NamedTuple):
         return 2 * (num_ranks - 1) * (self.latency_s + num_bytes / (num_ranks * self.bandwidth))
 
     def spread_s(self, num_ranks: int, num_bytes: int = 0) -> float:
-        """Seconds until this many bytes have come to every rank; without any, of a barrier."""
+        """Seconds until this many bytes have reached every rank; with 0 bytes, of a barrier."""
         return (num_ranks - 1).bit_length() * self.latency_s + num_bytes / self.bandwidth
 
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts with `ranks_per_host` ranks each, the lowest on the first, and the network between them; latencies in s, bandwidths in bytes/s,
-    `packet` in bytes.
+    """Hosts with `ranks_per_host` consecutive ranks each, and the network between them. Latencies in s, bandwidths in bytes/s, `packet` in
+    bytes.
 
-    Raises UserError for values that no network has.
+    Raises UserError for impossible values.
     """
 
     latency_s: float
@@ -76,22 +75,22 @@ class Network:
         return rank // self.ranks_per_host
 
     def wire(self, ranks) -> Wire:
-        """The way between these ranks, the worst if there are several."""
+        """The connection between these ranks, the slowest if there are several."""
         if len({self.host(rank) for rank in ranks}) == 1:
             return Wire(self.intra_host_latency_s, self.intra_host_bandwidth)
         return Wire(self.latency_s, self.bandwidth)
 
 
 class Traffic:
-    """The messages on their way through a network."""
+    """The messages in flight."""
 
     def __init__(self, clock: Clock, network: Network):
         self.network, self._clock = network, clock
-        self._free_at: dict[tuple, float] = defaultdict(float)  # a link: when it has served all who have come
-        self._on_way: Counter[tuple[int, int]] = Counter()  # messages from one rank to another, but those of a packet that pass
+        self._free_at: dict[tuple, float] = defaultdict(float)  # time at which a link has served all its messages
+        self._on_way: Counter[tuple[int, int]] = Counter()  # messages from one rank to another, without those of a single packet
 
     def carry(self, num_bytes: int, source: int, target: int, arrived: Callable[[], None]) -> float:
-        """Send a message from now on; calls `arrived` when it has arrived, and returns the time when the sender is free of it."""
+        """Send a message now; calls `arrived` on its arrival. Returns the time at which the sender may continue."""
         wire, way = self.network.wire((source, target)), (source, target)
         seconds, waits = num_bytes / wire.bandwidth, num_bytes > self.network.packet or self._on_way[way] > 0
         links = self._links(source, target) if waits else (None, None)
@@ -112,7 +111,7 @@ class Traffic:
         return ("from host", hosts[0]), ("to host", hosts[1])
 
     def _occupy(self, link: tuple | None, seconds: float) -> float:
-        """Take the link, if there is one, for so long as soon as it is free; the time when it is."""
+        """Reserve the link, if any, for `seconds` from the time at which it is free; returns that time."""
         if link is None:
             return self._clock.now
         begin = max(self._clock.now, self._free_at[link])

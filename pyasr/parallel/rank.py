@@ -1,9 +1,9 @@
 """Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json TIMEOUT_S SHARE NUM_RANKS`.
 
-Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done: the job's proof of success, because mpiexec
-may exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all
-ranks at once; left alone, the others would wait in their next collective for ever. So does a rank that is stopped for TIMEOUT_S seconds.
-SHARE, true or false, says whether ranks may share a GPU. NUM_RANKS is how many were to be started.
+Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done, which proves the job's success, because mpiexec may
+exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all ranks;
+otherwise they would wait in their next collective forever. A rank that is stopped (SIGSTOP) for TIMEOUT_S seconds ends all ranks, too.
+SHARE, true or false, says whether ranks may share a GPU. NUM_RANKS is the requested number of ranks.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pyasr.parallel.comm import MpiComm
 from pyasr.parallel.devices import take_gpu
 from pyasr.parallel.witness import Witness
 
-_LAST_WORDS_S = 0.2  # for mpiexec to take the rank's output
-_FIRST_WORDS_S = 5.0  # for the witness of a rank that is gone, which others may notice sooner
+_LAST_WORDS_S = 0.2  # time for mpiexec to read the rank's output
+_FIRST_WORDS_S = 5.0  # time for the witness of a lost rank to report before the ranks that notice the loss do
 
 
 def done_marker(spec: Path) -> Path:
-    """Where rank 0 leaves its mark when all ranks have ended well."""
+    """The file that rank 0 writes after all ranks have succeeded."""
     return Path(spec).with_suffix(".done")
 
 
@@ -44,17 +44,17 @@ def log_of(spec: Path) -> Path:
 
 
 def set_threads() -> None:
-    """Give torch the number of threads the runner has chosen; numpy and numba have read it from the environment at their import."""
+    """Set torch's number of threads to that chosen by the runner; numpy and numba have read it from the environment at import."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads_of_job())
 
 
 def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: int) -> None:
-    """Call the function on this rank, one of `num_ranks`, then say on rank 0 that all are done."""
+    """Call the function on this rank, one of `num_ranks`; then rank 0 writes the done marker."""
     if comm.size != num_ranks:
-        raise UserError(f"{num_ranks} ranks were started, and this is one of {comm.size}: what started them does not belong to mpi4py's "
-                        "MPI; name that MPI's mpiexec by PYASR_MPIEXEC, or build mpi4py anew (docs/install.md)")  # fmt: skip
+        raise UserError(f"{num_ranks} ranks were started, but MPI sees {comm.size}: the mpiexec that started them does not belong to "
+                        "mpi4py's MPI; set PYASR_MPIEXEC to that MPI's mpiexec, or rebuild mpi4py (docs/install.md)")  # fmt: skip
     os.environ.update(granted_by_grid_engine())
     function, work = resolve(name), options.load(spec)
     set_threads()
@@ -67,7 +67,7 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
 
 
 def main(argv: list[str]) -> None:
-    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks, see above."""
+    """Run one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks."""
     name, spec = argv[0], Path(argv[1])
     try:
         witness = Witness(words_of(spec), float(argv[2]), hearts_of(spec))
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> None:
         witness.dismiss()
         comm.barrier()
         comm.abort(TRY_AGAIN)
-    except BaseException as error:  # whatever it is, the other ranks must not be left waiting
+    except BaseException as error:  # any error: the other ranks must not be left waiting
         told = as_user_error(error)
         if told is None:
             traceback.print_exception(type(error), error, error.__traceback__)
@@ -101,9 +101,9 @@ def main(argv: list[str]) -> None:
 
 
 def _leave_as_asked(comm: MpiComm, how_far: str) -> None:
-    """Say that the job was not broken off."""
+    """Report that the job stopped on request."""
     if comm.rank == 0:
-        _say(f"error: asked to end from outside; {how_far}, where the same command goes on")
+        _say(f"error: stopped on request; {how_far}, run the same command to resume")
         time.sleep(_LAST_WORDS_S)
 
 
@@ -114,21 +114,21 @@ def _sentence(error: BaseException) -> str:
 
 
 def _is_of_mpi(error: BaseException) -> bool:
-    """Whether it was raised by MPI, for the loss of another rank or of the network."""
+    """Whether MPI raised the error, because of the loss of another rank or of the network."""
     return type(error).__module__.partition(".")[0] == "mpi4py"
 
 
 def _let_another_speak_first(file: Path) -> None:
-    """The rank that was lost says more than those that miss it; where it is the network, nobody else speaks."""
+    """Wait for the message of the lost rank, which is more specific than this rank's; there is none if the network failed."""
     deadline = time.monotonic() + _FIRST_WORDS_S
     while first(file) is None and time.monotonic() < deadline:
         time.sleep(_LAST_WORDS_S)
 
 
 def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
-    """Put the sentence beside the spec and into the log: an abort may overtake what is still on its way from the rank to the log."""
+    """Write the sentence next to the spec and into the log, because an abort may discard output that has not reached the log."""
     sentence = f"{sentence} ({comm.name})"
-    with contextlib.suppress(OSError):  # harmless: the log has it too, unless the disk is full
+    with contextlib.suppress(OSError):  # harmless: the sentence is in the log too, unless the disk is full
         leave(words_of(spec), LastWords(sentence, lost))
     sys.stderr.flush()
     _say(f"error: {sentence}")
@@ -136,7 +136,7 @@ def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
 
 
 def _say(line: str) -> None:
-    """Print a line in one piece: mpiexec merges the ranks' output as it comes."""
+    """Print a line in one write, because mpiexec merges the ranks' output as it arrives."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

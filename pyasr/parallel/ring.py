@@ -1,21 +1,21 @@
-r"""An all-reduce around a ring, in pieces, with numbers of 16 bits on the wire if wanted.
+r"""A ring all-reduce in pieces, optionally with 16-bit numbers on the wire.
 
-P ranks hold vectors x_r of n float32 and want  x = sum_r w_r x_r. The vector is cut into P segments, and each rank sends to its right
-neighbour and receives from its left one in 2 (P - 1) steps. In step t = 0, 1, ... rank r sends segment r - t and receives r - t - 1,
-both modulo P:
+P ranks hold vectors x_r of n float32 and compute x = sum_r w_r x_r. The vector is split into P segments. In each of 2 (P - 1) steps, a
+rank sends to its right neighbour and receives from its left one. In step t = 0, 1, ... rank r sends segment r - t and receives segment r
+- t - 1, both modulo P:
 
-    t < P - 1     reduce-scatter: what has come is added to w_r times the own segment, which is sent on in the next step
-    t >= P - 1    all-gather: rank r has the sum of segment r + 1 now; the sums go round
+    t < P - 1     reduce-scatter: the received segment is added to w_r times the rank's own, which is sent in the next step
+    t >= P - 1    all-gather: rank r now has the sum of segment r + 1; the sums travel around the ring
 
-Every rank sends 2 (P - 1) / P vectors, which is the least possible: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for
-clusters of workstations", J. Parallel Distrib. Comput. 69 (2009) 117-124. Segments travel in chunks of which several are on their way at
-once, so that the wire carries some while others are added.
+Every rank sends 2 (P - 1) / P vectors, which is the minimum: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for
+clusters of workstations", J. Parallel Distrib. Comput. 69 (2009) 117-124. Segments are sent in chunks, with several in flight, so that
+transfers overlap with additions.
 
-All ranks end with the same bits, in every run: each sum is taken on one way round the ring, and the all-gather passes on what it
-received. A narrow type rounds the partial sums before each of their P - 1 hops, and the sum once; between two hops they are float32.
+All ranks get bit-identical results, in every run: each sum is taken in one direction around the ring, and the all-gather forwards what
+it received. A narrow type rounds the partial sums before each of their P - 1 hops, and the sum once; additions are in float32.
 With S = sum_r |w_r x_r| the error of an element is at most about
 
-    (P u + P 2^-24) S ,        u = 0 for float32, 2^-11 for float16 (above 2^-14; its greatest number is 65504), 2^-8 for bfloat16
+    (P u + P 2^-24) S ,        u = 0 for float32, 2^-11 for float16 (above 2^-14; its maximum is 65504), 2^-8 for bfloat16
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import torch
 from pyasr.parallel.comm import Comm
 
 WIRE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-CHUNK = 1 << 19  # elements, 2 MB of float32: stays near the processor between the wire and the sum
-SMALL_CHUNK = 1 << 17  # no chunk is made smaller than this to have several on their way
-IN_FLIGHT = 4  # chunks on their way at once
+CHUNK = 1 << 19  # elements, 2 MB of float32: stays in the cache between transfer and addition
+SMALL_CHUNK = 1 << 17  # minimum size of chunks if a segment is split to have several in flight
+IN_FLIGHT = 4  # chunks in flight
 
 
 class _Hop(NamedTuple):
@@ -42,15 +42,15 @@ class _Hop(NamedTuple):
 
 
 class RingAllreduce:
-    """Weighted sums over the ranks of `comm`, all of which must call them alike; buffers are kept from one call to the next.
+    """Weighted sums over the ranks of `comm`. Collective: all ranks must make the same calls. Buffers are reused.
 
-    wire    "float32", "float16" or "bfloat16": what vectors are narrowed to on their way
-    chunk   the greatest number of elements sent at once
+    wire    "float32", "float16" or "bfloat16": type of the numbers in messages
+    chunk   maximum number of elements in a message
     """
 
     def __init__(self, comm: Comm, wire: str = "float32", chunk: int = CHUNK):
         if wire not in WIRE_TYPES:
-            raise ValueError(f"ring: '{wire}' is none of {', '.join(WIRE_TYPES)}")
+            raise ValueError(f"ring: unknown type '{wire}'; use one of {', '.join(WIRE_TYPES)}")
         self._comm, self._chunk, self._dtype = comm, chunk, WIRE_TYPES[wire]
         self._right, self._left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
         self._narrows = wire != "float32"
@@ -62,7 +62,7 @@ class RingAllreduce:
         Raises TypeError for other tensors.
         """
         if x.dtype != torch.float32 or x.device.type != "cpu" or x.dim() != 1 or not x.is_contiguous():
-            raise TypeError(f"ring: a contiguous float32 vector in host memory is needed, not {x.dtype} {tuple(x.shape)} on {x.device}")
+            raise TypeError(f"ring: expected a contiguous float32 vector in host memory, not {x.dtype} {tuple(x.shape)} on {x.device}")
         if self._comm.size == 1:
             x.detach().mul_(weight)
         else:
@@ -72,7 +72,7 @@ class RingAllreduce:
         return x
 
     def _run(self, x: torch.Tensor, weight: float, all_hops: list[_Hop], in_flight: int) -> None:
-        """What has come is sent on as many hops later as a segment has chunks, so no more than these may be on their way."""
+        """Run the hops. A received chunk is sent on as many hops later as a segment has chunks, which limits the number in flight."""
         pending = deque()
         for number, hop in enumerate(all_hops):
             if len(pending) == in_flight:
@@ -86,13 +86,13 @@ class RingAllreduce:
             self._sent, self._received = (torch.empty(IN_FLIGHT, length, dtype=self._dtype) for _ in range(2))
 
     def _start(self, x: torch.Tensor, weight: float, hop: _Hop, place: int):
-        """(function that waits for the chunk, where it arrives). Buffers at `place` are used."""
+        """(function that waits for the chunk, buffer in which it arrives). Uses the buffers at `place`."""
         outgoing, incoming = x[hop.outgoing], x[hop.incoming]
         if hop.step == 0:
             outgoing.mul_(weight)
         if self._narrows:
             narrow = self._sent[place, : len(outgoing)].copy_(outgoing)
-            if hop.step == self._comm.size - 1:  # the sum is what the others will have
+            if hop.step == self._comm.size - 1:  # round the own sum as the other ranks receive it
                 outgoing.copy_(narrow)
             outgoing = narrow
         if self._narrows or hop.step < self._comm.size - 1:
@@ -109,12 +109,12 @@ class RingAllreduce:
 
 
 def chunks_of_segment(length: int, chunk: int) -> int:
-    """In how many chunks a segment travels: none above `chunk` elements, several at once on their way unless they would be tiny."""
+    """Number of chunks of a segment: none above `chunk` elements, and several in flight unless they would be tiny."""
     return max(-(-length // chunk), min(IN_FLIGHT, length // SMALL_CHUNK), 1)
 
 
 def hops(rank: int, size: int, length: int, num_chunks: int) -> list[_Hop]:
-    """What a rank sends and receives, in order; segments and chunks may be empty."""
+    """The chunks that a rank sends and receives, in order; segments and chunks may be empty."""
     segments = spans(0, length, size)
     chunks = [spans(segment.start, segment.stop, num_chunks) for segment in segments]
     return [_Hop(step, outgoing, incoming) for step in range(2 * (size - 1))
@@ -122,6 +122,6 @@ def hops(rank: int, size: int, length: int, num_chunks: int) -> list[_Hop]:
 
 
 def spans(begin: int, end: int, num: int) -> list[slice]:
-    """[begin, end) in so many parts whose lengths differ by at most 1."""
+    """Split [begin, end) into `num` parts whose lengths differ by at most 1."""
     bounds = [begin + (end - begin) * i // num for i in range(num + 1)]
     return [slice(*pair) for pair in zip(bounds, bounds[1:])]

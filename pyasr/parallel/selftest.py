@@ -1,4 +1,4 @@
-"""Does MPI really work here? Called by utils/check_install.py and the tests."""
+"""Test whether MPI works. Called by utils/check_install.py and the tests."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def sum_of_ranks(spec, comm: Comm) -> None:
     """Add the ranks' numbers over all ranks and compare with the closed form."""
     total = comm.allreduce(np.array([comm.rank + 1.0]))[0]
     if total != comm.size * (comm.size + 1) / 2:
-        raise UserError(f"{comm.size} ranks added 1, 2, ... and got {total}: this MPI does not fit its mpi4py")
-    log.info(f"sum over {comm.size} ranks is right")
+        raise UserError(f"{comm.size} ranks added 1, 2, ... and got {total}: this MPI does not match mpi4py")
+    log.info(f"sum over {comm.size} ranks is correct")

@@ -1,15 +1,15 @@
-"""Ranks in simulated time: what a training scheme would take on a network that is not there, with up to hundreds of learners.
+"""Ranks in simulated time: the duration of a training scheme on a hypothetical network, with up to hundreds of learners.
 
     def learner(comm):
-        gradient = np.random.default_rng(comm.rank).normal(size=1000)             # real work takes no virtual time ...
-        comm.sleep(ComputeTime(0.07, variation=0.1).sample(comm.rng, comm.rank))  # ... this is what it takes
+        gradient = np.random.default_rng(comm.rank).normal(size=1000)             # real computation takes no virtual time ...
+        comm.sleep(ComputeTime(0.07, variation=0.1).sample(comm.rng, comm.rank))  # ... its duration is simulated here
         comm.allreduce(gradient)
         return comm.time()
 
     seconds = run_simulated(64, learner, Network(latency_s=50e-6, bandwidth=1.25e9, ranks_per_host=4))
 
-Virtual time passes in `sleep` and in waiting for others and for the network, whose costs `network` describes. All that is received is
-what was sent, so real training can be simulated. Ranks share a process: they must draw from random streams of their own (`comm.rng`).
+Virtual time passes in `sleep` and while ranks wait for each other and for the network, whose costs are in `network`. Messages have their
+real content, so real training can be simulated. Ranks share a process: they must draw from their own random streams (`comm.rng`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = ["ComputeTime", "Deadlock", "Network", "SimComm", "run_simulated"]
 
 @dataclass(frozen=True)
 class ComputeTime:
-    """How long ranks compute on a minibatch: lognormal with this mean and coefficient of variation, times the rank's factor.
+    """Computation time of a minibatch: lognormal with this mean and coefficient of variation, times the rank's factor.
 
-    factors   of the ranks that are not like the others: {3: 10.0} makes rank 3 ten times as slow
+    factors   factors of individual ranks: {3: 10.0} makes rank 3 ten times as slow
     """
 
     mean_s: float
@@ -56,14 +56,14 @@ class ComputeTime:
 
 
 class _Meeting:
-    """One call of a collective: what those who have come have brought, who waits, and what comes of it."""
+    """One call of a collective: the values that ranks have brought, the waiting ranks, and the result."""
 
     def __init__(self):
         self.kind, self.brought, self.waiting, self.result = "", {}, deque(), None
 
 
 class _World:
-    """What all ranks of a run share."""
+    """State shared by all ranks of a run."""
 
     def __init__(self, network: Network, limit_s: float):
         self.clock, self.network = Clock(limit_s), network
@@ -71,7 +71,7 @@ class _World:
 
 
 class _Group:
-    """Ranks that communicate: `ranks` are their numbers among all."""
+    """Ranks that communicate; `ranks` are their numbers in the whole run."""
 
     def __init__(self, world: _World, ranks: list[int]):
         self.world, self.ranks = world, ranks
@@ -81,17 +81,17 @@ class _Group:
         self.receiving: dict[tuple[int, int], deque[VirtualThread]] = {}
 
     def deliver(self, receiver: int, tag: int, sender: int, message: np.ndarray) -> None:
-        """A message has arrived."""
+        """Store a message that has arrived, and wake its receiver."""
         self.mail.setdefault((receiver, tag), []).append((sender, message))
         self.world.clock.wake(self.receiving.pop((receiver, tag), deque()))
 
     def find(self, receiver: int, tag: int, source: int | None) -> int | None:
-        """The place of the oldest message from `source` (None: anyone) that has arrived."""
+        """Index of the oldest message from `source` (None: any rank) that has arrived."""
         mail = self.mail.get((receiver, tag), ())
         return next((i for i, (sender, _) in enumerate(mail) if source in (None, sender)), None)
 
     def take(self, receiver: int, tag: int, place: int) -> tuple[int, np.ndarray]:
-        """A message and its sender. Tags may be as many as messages: nothing of them is kept."""
+        """A message and its sender. The entry of an empty tag is removed, because there may be as many tags as messages."""
         mail = self.mail[receiver, tag]
         taken = mail.pop(place)
         if not mail:
@@ -99,15 +99,15 @@ class _Group:
         return taken
 
     def missing(self) -> str:
-        """Those who have not come to the meeting."""
+        """The ranks that have not called the collective."""
         return ", ".join(str(rank) for i, rank in enumerate(self.ranks) if i not in self.meeting.brought)
 
 
 class SimComm(BaseComm):
     """A rank in simulated time, see `run_simulated`. Sums are taken in rank order.
 
-    A message's sender goes on when the last byte has left its link; one who calls `exchange` when it has also received. What the
-    others bring to a collective, and who is told of it when, is that of the module `network`.
+    The sender of a message continues when the last byte has left its link; `exchange` also waits for the received message. The times of
+    collectives are in the module `network`.
 
     rng   this rank's random stream
     """
@@ -117,14 +117,14 @@ class SimComm(BaseComm):
         self._group, self._clock, self._numbers = group, group.world.clock, numbers
 
     def _meet(self, kind: str, value, settle: Callable[[list], tuple[Any, float]]):
-        """Take part in a collective: `settle` turns what all ranks have brought into (what all are told, seconds that takes).
+        """Call a collective: `settle` converts the values of all ranks to (the result for all ranks, seconds).
 
         Raises RuntimeError when ranks call different collectives.
         """
         meeting = self._group.meeting
         self._enter(meeting, kind, value)
         if len(meeting.brought) < self.size:
-            self._clock.wait(meeting.waiting, lambda: f"{meeting.kind}, to which these ranks have not come: {self._group.missing()}")
+            self._clock.wait(meeting.waiting, lambda: f"{meeting.kind}, which these ranks have not called: {self._group.missing()}")
             return meeting.result
         self._group.meeting = _Meeting()
         meeting.result, seconds = settle([meeting.brought[rank] for rank in range(self.size)])
@@ -187,9 +187,9 @@ class SimComm(BaseComm):
         self._clock.sleep_until(self._post(raw, to, tag))
 
     def _post(self, raw: np.ndarray, to: int, tag: int) -> float:
-        """Put a message on its way; the time when it will have left."""
+        """Send a message; returns the time at which it will have left."""
         if not 0 <= to < self.size:
-            raise ValueError(f"rank {self._world_rank} sends to rank {to} of a group of {self.size}: there is none")
+            raise ValueError(f"rank {self._world_rank} sends to rank {to}, but its group has only {self.size} ranks")
         arrived = partial(self._group.deliver, to, tag, self.rank, raw.copy())
         return self._group.world.traffic.carry(raw.size, self._world_rank, self._group.ranks[to], arrived)
 
@@ -200,7 +200,7 @@ class SimComm(BaseComm):
         sender, message = group.take(*key, place)
         if len(message) != len(raw):
             raise ValueError(f"rank {self._world_rank} receives {len(message)} bytes from rank {group.ranks[sender]} with tag {tag}, "
-                             f"and has room for {len(raw)}")  # fmt: skip
+                             f"but expects {len(raw)}")  # fmt: skip
         raw[...] = message
         return sender
 
@@ -240,11 +240,11 @@ class SimComm(BaseComm):
 
 
 def run_simulated(num_ranks: int, function: Callable[[SimComm], Any], network: Network, seed: int = 0, limit_s: float = math.inf) -> list:
-    """Call `function(comm)` on `num_ranks` ranks in simulated time; the results in rank order, the same in every run.
+    """Call `function(comm)` on `num_ranks` ranks in simulated time; returns the results in rank order, the same in every run.
 
-    A rank's first random stream comes from `seed`. When a rank raises, all others are ended and its exception is raised here; a rank's
-    background threads end when all ranks have returned, and what they raise is for those to tell who join or check them. Raises
-    Deadlock, naming what everyone waits for, when nothing can happen any more; TimeoutError after `limit_s` of simulated time.
+    A rank's random stream comes from `seed`. If a rank raises, all others are ended and its exception is raised here. A rank's background
+    threads end when all ranks have returned; their exceptions are raised in `join` and `check`. Raises Deadlock, with what each thread
+    waits for, if all threads wait, and TimeoutError after `limit_s` seconds of simulated time.
     """
     if num_ranks < 1:
         raise ValueError(f"cannot simulate {num_ranks} ranks")

@@ -1,4 +1,4 @@
-"""Ranks as threads of one process: for tests with many ranks and without MPI."""
+"""Ranks as threads of one process, for tests with many ranks and without MPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class _Board:
-    """The memory that the threads of one group share. `family` has the boards of all groups split from one another."""
+    """Memory shared by the threads of one group. `family` lists the boards of all groups split from one another."""
 
     def __init__(self, size: int, family: list | None = None):
         self.slots: list = [None] * size
@@ -39,7 +39,7 @@ class ThreadComm(BaseComm):
         self.rank, self.size, self._board = rank, len(board.slots), board
 
     def _post(self, value) -> list:
-        """Every rank's value; the slots are free for the next call when the caller has passed one more barrier."""
+        """Every rank's value; the slots may be reused after one more barrier."""
         self._board.slots[self.rank] = value
         self._board.barrier.wait()
         return list(self._board.slots)
@@ -96,7 +96,7 @@ class ThreadComm(BaseComm):
             return None if index is None else self._board.mail[self.rank, tag][index][0]
 
     def _find(self, tag: int, source: int | None) -> int | None:
-        """The place of the oldest fitting message."""
+        """Index of the oldest matching message."""
         if self._board.barrier.broken:
             raise threading.BrokenBarrierError
         senders = [sender for sender, _ in self._board.mail.get((self.rank, tag), ())]
@@ -109,9 +109,9 @@ class ThreadComm(BaseComm):
 
 
 def run_threads(num: int, function: Callable[[Comm], Any]) -> list:
-    """Call `function(comm)` on `num` ranks that are threads of this process; the results in rank order.
+    """Call `function(comm)` on `num` ranks that are threads of this process; returns the results in rank order.
 
-    When ranks raise, the others are woken from their collectives and the first rank's own exception is raised here.
+    If ranks raise, the others are woken from their collectives, and the exception of the lowest failed rank is raised here.
     """
     board, results, errors = _Board(num), [None] * num, {}
 

@@ -1,11 +1,11 @@
-r"""Mixing topologies: who averages with whom, and how soon that makes all ranks equal.
+r"""Mixing topologies: which ranks average with which.
 
 In round k = 0, 1, ... of a mixing the parameters x_r of P ranks become
 
-    x_r  <-  sum_s W_k[r, s] x_s ,        W_k doubly stochastic: rows and columns add up to 1, so the mean over ranks stays
+    x_r  <-  sum_s W_k[r, s] x_s ,        W_k doubly stochastic: rows and columns add up to 1, so the mean over ranks is preserved
 
-A topology is a function of P and k that gives the round: W_k as what each rank receives. Every one here sends as many messages as it
-receives.
+A topology is a function of P and k that returns the round: W_k as the messages that each rank receives. In all topologies here, a rank
+sends as many messages as it receives.
 
 | name               | W_k                                                         | source                                              |
 |--------------------|-------------------------------------------------------------|-----------------------------------------------------|
@@ -14,14 +14,14 @@ receives.
 | ring               | 1/2 self, 1/2 left neighbour: directed                      | Su, Chen, poster                                    |
 | hopping-ring       | 1/2 self, 1/2 rank r - s, s = 1, 2, ..., P - 1, 1, ...      | Su's Kaldi                                          |
 | fixed-ring         | 1/3 self, 1/3 left, 1/3 right neighbour                     | IBM, arXiv:1904.04956                               |
-| random-ring        | the same on a ring in random order, anew in every round     | IBM, arXiv:2002.01119                               |
+| random-ring        | the same on a ring in random order, redrawn every round     | IBM, arXiv:2002.01119                               |
 | pairs              | 1/2 self, 1/2 left or right neighbour, alternating          | IBM, arXiv:1904.04956 (an odd rank sits out)        |
-| random-pairs       | 1/2 self, 1/2 a partner drawn anew in every round           | IBM, arXiv:2112.01433                               |
+| random-pairs       | 1/2 self, 1/2 a random partner, redrawn every round         | IBM, arXiv:2112.01433                               |
 | exponential        | 1/2 self, 1/2 rank r - 2^(k mod log2 P)                     | Ying et al., arXiv:2110.13363 (one-peer exponential)|
 | static-exponential | equal parts of self and ranks r - 1, r - 2, r - 4, ...      | the same (static exponential)                       |
 | base2              | pairs with weights that end in the exact mean for any P     | idea: Takezawa et al., arXiv:2305.11420; see `base2`|
 
-`pyasr.parallel.agreement` tells how soon each makes the ranks agree.
+`pyasr.parallel.agreement` computes how fast the ranks converge.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pyasr.base.seeds import generator
 
 
 class Part(NamedTuple):
-    """One message that each rank receives: from rank sources[r], taken with weights[r]; sources is a permutation, weights (P,)."""
+    """One message for each rank: from rank sources[r], with weight weights[r]; sources is a permutation, weights (P,)."""
 
     sources: np.ndarray
     weights: np.ndarray
@@ -54,11 +54,11 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """A topology by name. `rounds(P, k, seed)` gives its k-th round for P ranks, `cycle(P)` the number after which rounds repeat.
+    """A topology by name. `rounds(P, k, seed)` returns its k-th round for P ranks, `cycle(P)` the number after which rounds repeat.
 
-    random            rounds are drawn with the seed, the same on all ranks; none repeats
-    turns             round k is round 0 with all ranks moved on by k places
-    power_of_two      the only numbers of ranks it takes
+    random            whether rounds are drawn with the seed, the same on all ranks, and never repeat
+    turns             whether round k is round 0 with all ranks shifted by k places
+    power_of_two      whether the number of ranks must be a power of two
     """
 
     name: str
@@ -69,9 +69,9 @@ class Topology:
     power_of_two: bool = False
 
     def round(self, size: int, k: int, seed: int = 0) -> Round:
-        """Round k of `size` ranks. Raises UserError where the topology does not take so many."""
+        """Round k of `size` ranks. Raises UserError if the topology does not support this number."""
         if self.power_of_two and size & (size - 1):
-            raise UserError(f"{self.name} mixing takes 2, 4, 8, ... ranks, not {size}; base2 is exact for any number")
+            raise UserError(f"{self.name} mixing takes 2, 4, 8, ... ranks, not {size}; base2 supports any number")
         if size == 1:
             return Round(np.ones(1), ())
         return self.rounds(size, k, seed)
@@ -83,7 +83,7 @@ def matrix(mixing: Round) -> np.ndarray:
 
 
 def rows_of(mixing: Round, ranks: np.ndarray) -> np.ndarray:
-    """The rows of W that make the parameters of these ranks, float64 (len(ranks), P)."""
+    """The rows of W for these ranks, float64 (len(ranks), P)."""
     rows, places = np.zeros((len(ranks), len(mixing.own))), np.arange(len(ranks))
     rows[places, ranks] = mixing.own[ranks]
     for sources, weights in mixing.parts:
@@ -92,18 +92,18 @@ def rows_of(mixing: Round, ranks: np.ndarray) -> np.ndarray:
 
 
 def _equal(sources: list[np.ndarray], size: int) -> Round:
-    """Equal parts of a rank's own parameters and of what it receives; what comes from one rank twice is sent once."""
+    """Equal weights for a rank's own parameters and its messages; two messages from the same rank are merged."""
     share, times = 1 / (len(sources) + 1), Counter(map(tuple, sources))
     return Round(np.full(size, share), tuple(Part(np.array(source), np.full(size, num * share)) for source, num in times.items()))
 
 
 def _shifted(size: int, shift: int) -> np.ndarray:
-    """The rank `shift` places to the left of each."""
+    """The rank `shift` places to the left of each rank."""
     return (np.arange(size) - shift) % size
 
 
 def _log2(size: int) -> int:
-    """The least n > 0 with 2^n >= size."""
+    """The smallest n > 0 with 2^n >= size."""
     return max((size - 1).bit_length(), 1)
 
 
@@ -144,7 +144,7 @@ def _random_pairs(size: int, k: int, seed: int) -> Round:
 
 
 def _partners(order: np.ndarray) -> np.ndarray:
-    """Neighbours in `order` are partners: the first and the second, the third and the fourth; a last one stays alone."""
+    """Pair neighbours in `order`: the first and the second, the third and the fourth; a last one has no partner."""
     partners = np.arange(len(order))
     first, second = order[: len(order) // 2 * 2].reshape(-1, 2).T
     partners[first], partners[second] = second, first
@@ -168,16 +168,16 @@ def _base2(size: int, k: int, seed: int) -> Round:
 def base2(size: int) -> list[Round]:
     """Rounds of pairs that end in the exact mean, for any number of ranks.
 
-    The first m = 2^p ranks, the greatest power of two, average among themselves by a butterfly, the r = P - m others likewise
-    (recursively), at the same time. Then each of the others meets one of the m with weight m / P, which gives it (m A + r B) / P, the
-    mean of all (A and B are the means of the two groups). What is left among the m has that mean too, as nothing is lost; one more
-    butterfly spreads it.
+    The first m = 2^p ranks, with m the largest power of two, average among themselves by a butterfly. At the same time the other r = P - m
+    ranks do the same (recursively). Then each of the r ranks is paired with one of the m with weight m / P, which gives that one
+    (m A + r B) / P, the mean of all (A and B are the means of the two groups). The mean over the m ranks is the same, because each round
+    preserves the mean over all ranks; one more butterfly distributes it.
     """
     return [_round_of_pairs(size, meetings) for meetings in _base2_meetings(0, size)] or [Round(np.ones(size), ())]
 
 
 def _base2_meetings(begin: int, size: int) -> list[list[tuple[int, int, float]]]:
-    """Rounds of the ranks begin, ..., begin + size - 1, each a list of (one rank, another, the other's weight)."""
+    """Rounds of the ranks begin, ..., begin + size - 1, each a list of (rank, other rank, weight of the other)."""
     power = 1 << (size.bit_length() - 1)
     rest = size - power
     butterfly = [[(begin + r, begin + (r ^ (1 << i)), 0.5) for r in range(power) if not r >> i & 1] for i in range(power.bit_length() - 1)]
@@ -193,7 +193,7 @@ def _nth(rounds: list, i: int) -> list:
 
 
 def _round_of_pairs(size: int, meetings: list[tuple[int, int, float]]) -> Round:
-    """Each pair (a, b, w): x_a <- (1 - w) x_a + w x_b, and x_b likewise; who is in no pair keeps its own."""
+    """For each pair (a, b, w): x_a <- (1 - w) x_a + w x_b, and x_b likewise; ranks without a partner keep their parameters."""
     sources, weights = np.arange(size), np.zeros(size)
     for a, b, weight in meetings:
         sources[a], sources[b] = b, a
@@ -221,7 +221,7 @@ TOPOLOGIES = {topology.name: topology for topology in (
 
 
 def topology_named(name: str) -> Topology:
-    """The topology of this name. Raises UserError where there is none."""
+    """The topology with this name. Raises UserError if it does not exist."""
     if name not in TOPOLOGIES:
-        raise UserError(f"--topology '{name}': there is no such topology; choose one of {', '.join(TOPOLOGIES)}")
+        raise UserError(f"--topology '{name}': unknown topology; choose one of {', '.join(TOPOLOGIES)}")
     return TOPOLOGIES[name]

@@ -1,4 +1,4 @@
-"""What users are told of the topologies of mixing: a table of how soon ranks agree, and a picture of who sends to whom."""
+"""Overview of mixing topologies: a table of their convergence, and a picture of their messages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pyasr.base.errors import UserError
 from pyasr.parallel.agreement import disagreement_of, models_sent
 from pyasr.parallel.topologies import TOPOLOGIES, Topology
 
-SHARE = 0.01  # of the disagreement: what the table calls agreed
+SHARE = 0.01  # fraction of the disagreement that may remain in the column "1 %"
 MOST_DRAWN = 64  # ranks
 _STEP, _ROUND, _MARGIN, _RADIUS = 28, 64, 40, 5  # pixels: between ranks, between rounds, around a panel, of a rank's dot
 
 
 def choose(names: str, size: int) -> list[Topology]:
-    """The topologies of a list with commas, or "all" that take so many ranks. Raises UserError for others."""
+    """The topologies of a comma-separated list, or "all" that support this number of ranks. Raises UserError for others."""
     if names == "all":
         return [topology for topology in TOPOLOGIES.values() if _takes(topology, size)]
     chosen = [name.strip() for name in names.split(",")]
     unknown = [name for name in chosen if name not in TOPOLOGIES]
     if unknown:
-        raise UserError(f"--topology '{unknown[0]}': there is no such topology; choose all or some of {', '.join(TOPOLOGIES)}")
+        raise UserError(f"--topology '{unknown[0]}': unknown topology; choose all or some of {', '.join(TOPOLOGIES)}")
     for name in chosen:
         TOPOLOGIES[name].round(size, 0)
     return [TOPOLOGIES[name] for name in chosen]
@@ -37,7 +37,7 @@ def _takes(topology: Topology, size: int) -> bool:
 
 
 def table(topologies: list[Topology], size: int) -> str:
-    """One row for each topology, in Markdown; what the columns mean is said below."""
+    """One row for each topology, in Markdown, and an explanation of the columns."""
     head = ["topology", "sent", "contraction", "gap", "1 %", "exact"]
     rows = [head, *(_row(topology, size) for topology in topologies)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
@@ -55,29 +55,29 @@ def _row(topology: Topology, size: int) -> list[str]:
 
 
 def _digits(value: float) -> str:
-    """Four digits after the point; more where fewer would show none of them."""
+    """Four digits after the point; more if these would round to 0 or 1."""
     return f"{value:.4f}" if value in (0, 1) or 0.001 <= value <= 0.999 else f"{value:.8f}"
 
 
 def _notes(topologies: list[Topology], size: int) -> list[str]:
     notes = [
-        f"{size} rank{'s' * (size > 1)}. sent: models that the busiest rank sends in a mixing; contraction: of the ranks' distance from",
-        "their mean, by a mixing in the long run; gap: 1 less that; 1 %: mixings until less of any disagreement is left; exact: mixings",
-        "until all ranks have the mean itself.",
+        f"{size} rank{'s' * (size > 1)}. sent: models that the busiest rank sends in a mixing; contraction: asymptotic factor per mixing",
+        "on the ranks' distance from their mean; gap: 1 - contraction; 1 %: mixings until less than 1 % of any disagreement is left;",
+        "exact: mixings until all ranks have the exact mean.",
     ]
     if any(topology.random for topology in topologies):
-        notes.append("* drawn anew in every round: contraction and 1 % are of the root mean square over draws.")
+        notes.append("* redrawn in every round: contraction and 1 % are of the root mean square over draws.")
     if any(topology.name == "complete" for topology in topologies):
         notes.append("complete: sent is that of a ring all-reduce, 2 (P - 1) / P models.")
     if len(topologies) > 1 and size & (size - 1):
-        notes.append("butterfly is for 2, 4, 8, ... ranks; base2 is exact for any number.")
+        notes.append("butterfly supports 2, 4, 8, ... ranks; base2 is exact for any number.")
     return notes
 
 
 def picture(topologies: list[Topology], size: int) -> str:
     """An SVG: a panel for each topology, ranks from left to right, time downwards; each line is a message. Raises UserError."""
     if not 2 <= size <= MOST_DRAWN:
-        raise UserError(f"--draw: {size} ranks cannot be drawn; take 2 to {MOST_DRAWN}")
+        raise UserError(f"--draw: cannot draw {size} ranks; use 2 to {MOST_DRAWN}")
     num_rounds = (size - 1).bit_length()
     width, height = (size - 1) * _STEP + 2 * _MARGIN, num_rounds * _ROUND + 2 * _MARGIN
     panels = [part for i, topology in enumerate(topologies) for part in _panel(topology, size, num_rounds, i * width + _MARGIN)]
@@ -89,7 +89,7 @@ def picture(topologies: list[Topology], size: int) -> str:
 
 
 def _panel(topology: Topology, size: int, num_rounds: int, left: int) -> Iterator[str]:
-    """The elements of one topology; messages in blue, a rank's own parameters as a thin grey line."""
+    """The elements of one topology: messages in blue, a rank's own parameters as a thin grey line."""
     yield f'<text x="{left + (size - 1) * _STEP // 2}" y="{_MARGIN // 2 - 6}" font-weight="bold">{topology.name}</text>'
     for rank in range(size):
         yield f'<text x="{left + rank * _STEP}" y="{_MARGIN - 10}" fill="#555">{rank}</text>'

@@ -1,12 +1,12 @@
-"""Threads under a clock that nobody waits for: time passes only while all of them wait.
+"""Threads in virtual time, which passes only while all of them wait.
 
     clock = Clock()
     clock.run({"one": lambda: clock.sleep(3600), "other": lambda: clock.sleep(60)})      # takes no time; clock.now is 3600.0
 
-Every virtual thread is a thread of Python (whatever belongs to a thread, torch's gradient mode for one, is its own), but exactly one
-of them runs: it has the baton. When it has to wait it looks at the agenda, which holds what is to happen in order of time, and of being
-put there where times are equal; it moves the clock to the first entry, and passes the baton to the thread that this one wakes. So a run
-depends on nothing but the program, and is the same in every bit every time.
+Every virtual thread is a Python thread, with its own thread-local state such as torch's gradient mode, but only one of them runs: it
+holds the baton. When it has to wait, it reads the agenda, which is ordered by time and, for equal times, by insertion. It advances the
+clock to the first entry and passes the baton to the thread that this entry wakes. So a run depends on nothing but the program and is the
+same, bit for bit, every time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 from collections import deque
 from typing import Any, Callable
 
-_MAX_LOOKS = 100_000  # at the clock or for a message, by one thread at one instant; nothing ever changes for such a thread
+_MAX_LOOKS = 100_000  # polls of the clock or for a message by one thread at one time; more are an endless loop
 
 
 class Deadlock(RuntimeError):
@@ -32,9 +32,9 @@ class _Ended(BaseException):
 
 
 def _do_not_preempt() -> None:
-    """Let the calling thread, when it is woken, not push aside the one that wakes it, which holds Python's lock for a moment yet.
+    """Prevent the calling thread, when it is woken, from preempting the thread that wakes it, which still holds Python's lock.
 
-    That halves what passing the baton costs, from 10 to 5 microseconds of processor time where it was measured; Linux alone knows of it.
+    That halves the cost of passing the baton, from 10 to 5 microseconds of processor time as measured; Linux only.
     """
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):  # harmless: only slower
@@ -42,18 +42,18 @@ def _do_not_preempt() -> None:
 
 
 class VirtualThread:
-    """A function that runs in a thread of its own under a clock; a Task, see `pyasr.parallel.comm`."""
+    """A function that runs in its own thread under a clock; a Task, see `pyasr.parallel.comm`."""
 
     def __init__(self, clock: "Clock", name: str, function: Callable[[], Any]):
         self.name, self.result = name, None
         self.baton = threading.Lock()
         self.baton.acquire()
-        self.turn = 0  # goes up whenever this thread comes to run, so that its older entries on the agenda lapse
+        self.turn = 0  # incremented whenever this thread starts to run, which invalidates its older entries on the agenda
         self.waits_for: Callable[[], str] = lambda: "its first turn"
         self.error: BaseException | None = None
         self.done = False
         self.joiners: deque[VirtualThread] = deque()
-        self.looks = (0.0, 0)  # at this time, so many
+        self.looks = (0.0, 0)  # (time, number of polls at this time)
         self._clock = clock
         self.thread = threading.Thread(target=self._run, args=(function,), name=name, daemon=True)
         self.thread.start()
@@ -70,21 +70,21 @@ class VirtualThread:
         self._clock.leave(self)
 
     def check(self) -> None:
-        """Raise what the function has raised, if it has."""
+        """Raise the function's exception, if it has raised one."""
         if self.error is not None:
             raise self.error
 
     def join(self) -> None:
-        """Wait until the function has returned; raises what it has raised."""
+        """Wait for the end of the function; raises its exception."""
         if not self.done:
             self._clock.wait(self.joiners, lambda: f"the end of {self.name}")
         self.check()
 
 
 class Clock:
-    """Virtual time in seconds from 0, the agenda, and the threads that live by them. Its methods are for the thread that runs.
+    """Virtual time in seconds from 0, the agenda, and the threads. Only the running thread may call its methods.
 
-    limit_s   a run that takes longer, in virtual time, is ended with a TimeoutError
+    limit_s   virtual duration after which a run ends with a TimeoutError
     """
 
     def __init__(self, limit_s: float = math.inf):
@@ -100,17 +100,17 @@ class Clock:
         self._finished = threading.Lock()
 
     def run(self, mains: dict[str, Callable[[], Any]]) -> list:
-        """Call these functions, each in a virtual thread of its name, until all have returned; what they return, in order.
+        """Call these functions, each in a virtual thread of its name, until all have returned; returns their results, in order.
 
-        When one raises, all threads are ended and its exception is raised here; so is Deadlock. Threads which they have started end
-        with the last of them.
+        If one raises, all threads are ended and its exception is raised here; the same holds for Deadlock. Threads which they have
+        started end with the last of them.
         """
         self._finished.acquire()
         self._mains = [self.start(name, function) for name, function in mains.items()]
         try:
             self._give_baton_to(self._next())
             self._finished.acquire()
-        except BaseException:  # the user's Ctrl-C: whoever runs ends at its next wait
+        except BaseException:  # the user's Ctrl-C: the running thread ends at its next wait
             self.over = True
             raise
         for thread in self._mains:
@@ -120,7 +120,7 @@ class Clock:
         return [thread.result for thread in self._mains]
 
     def start(self, name: str, function: Callable[[], Any]) -> VirtualThread:
-        """A new thread; it runs when the others that are to run now have."""
+        """Start a thread, which runs after the others that are due now."""
         self.raise_if_over()
         thread = VirtualThread(self, name, function)
         self._living[thread] = None
@@ -128,19 +128,19 @@ class Clock:
         return thread
 
     def call_at(self, time: float, action: Callable[[], None]) -> None:
-        """Let `action`, which must not wait, be called at this time."""
+        """Call `action`, which must not wait, at this time."""
         heapq.heappush(self._agenda, (time, next(self._order), None, action))
 
     def sleep_until(self, time: float) -> None:
-        """Let the calling thread wait until this time; if it is over, until others that are to run now have."""
+        """Suspend the calling thread until this time; if that has passed, until the others that are due now have run."""
         thread = self.me()
         self._wake_at(max(time, self.now), thread)
         self._pass_baton(thread, lambda: f"{time:.9g} s")
 
     def wait(self, queue: deque, waits_for: Callable[[], str], timeout: float | None = None) -> bool:
-        """Let the calling thread wait in `queue` for a `wake`; False if it has left it because `timeout` seconds were over.
+        """Suspend the calling thread in `queue` until a `wake`; returns False after a timeout of `timeout` seconds.
 
-        waits_for   tells what for, if nothing can happen any more
+        waits_for   returns a description of the event, for the message of a deadlock
         """
         thread = self.me()
         queue.append(thread)
@@ -158,20 +158,20 @@ class Clock:
             self._wake_at(self.now if at is None else at, queue.popleft())
 
     def me(self) -> VirtualThread:
-        """The calling thread. Raises RuntimeError in a thread that this clock knows nothing of."""
+        """The calling thread. Raises RuntimeError in a thread that does not belong to this clock."""
         thread = self._running
         if thread is None or thread.thread.ident != threading.get_ident():
-            raise RuntimeError("virtual time is for the ranks and the threads of their `background`, as long as the simulation runs")
+            raise RuntimeError("only simulated ranks and the threads of their `background` can use virtual time, during the simulation")
         return thread
 
     def look(self) -> float:
-        """The time; RuntimeError for a thread that goes on looking without letting any pass."""
+        """The time. Raises RuntimeError for a thread that polls without letting time pass."""
         thread = self.me()
         since, num = thread.looks
         thread.looks = (self.now, num + 1 if since == self.now else 1)
         if thread.looks[1] > _MAX_LOOKS:
-            raise RuntimeError(f"{thread.name} has looked {_MAX_LOOKS} times for a message or at the clock, which stands still at "
-                               f"{self.now:.9g} s while it does: sleep between two looks")  # fmt: skip
+            raise RuntimeError(f"{thread.name} has polled {_MAX_LOOKS} times for a message or the clock without letting time pass, at "
+                               f"{self.now:.9g} s: sleep between two polls")  # fmt: skip
         return self.now
 
     def raise_if_over(self) -> None:
@@ -180,7 +180,7 @@ class Clock:
             raise _Ended
 
     def leave(self, thread: VirtualThread) -> None:
-        """The calling thread's last act."""
+        """End the calling thread."""
         del self._living[thread]
         self.wake(thread.joiners)
         if thread.error is not None and not self.over:
@@ -212,10 +212,10 @@ class Clock:
         thread.baton.release()
 
     def _next(self) -> VirtualThread:
-        """Do what the agenda says until it wakes a thread, which is the next to run; when the run is over, any that lives yet."""
+        """Process the agenda until it wakes a thread; returns that thread, or any living thread when the run is over."""
         while not self.over:
             if not self._agenda:
-                self._end(Deadlock(f"nothing can happen any more at {self.now:.9g} s of simulated time: {self._what_all_wait_for()}"))
+                self._end(Deadlock(f"deadlock at {self.now:.9g} s of simulated time: {self._what_all_wait_for()}"))
                 break
             time, _, thread, todo = heapq.heappop(self._agenda)
             if thread is not None and todo != thread.turn:
@@ -230,7 +230,7 @@ class Clock:
         return next(iter(self._living))
 
     def _end(self, error: BaseException | None) -> None:
-        """The run is over; the first reason counts."""
+        """End the run; only the first error is kept."""
         if not self.over:
             self.over, self._error = True, error
 
@@ -243,9 +243,9 @@ class Clock:
 
 
 class VirtualCondition:
-    """What `threading.Condition` is, for virtual threads: a lock that its owner may take again, with wait and notify.
+    """A `threading.Condition` for virtual threads: a reentrant lock with wait and notify.
 
-    Whoever has waited longest gets the lock, and is notified, first.
+    The thread that has waited longest gets the lock, and is notified, first.
     """
 
     def __init__(self, clock: Clock):
@@ -256,7 +256,7 @@ class VirtualCondition:
         self._waiters: deque[VirtualThread] = deque()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; False if it could not be had at once (not `blocking`) or within `timeout` seconds."""
+        """Acquire the lock; False if it is not free (not `blocking`) or not within `timeout` seconds."""
         me = self._clock.me()
         if self._owner is not None and self._owner is not me:
             if not blocking or not self._clock.wait(self._lockers, self._tell_owner, None if timeout < 0 else timeout):
@@ -266,7 +266,7 @@ class VirtualCondition:
         return True
 
     def release(self) -> None:
-        """Give the lock back, if it has been taken once; RuntimeError for a thread that has not."""
+        """Release the lock. Raises RuntimeError for a thread that does not hold it."""
         if self._clock.over:  # a wait has ended without the lock
             return
         self._check_owner("release")
@@ -275,7 +275,7 @@ class VirtualCondition:
             self._pass_on()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release the lock, wait to be notified, take it again; False if `timeout` seconds were over before."""
+        """Release the lock, wait for a notification, acquire the lock again; False after a timeout of `timeout` seconds."""
         self._check_owner("wait")
         me, depth = self._owner, self._depth
         self._pass_on()
@@ -286,7 +286,7 @@ class VirtualCondition:
         return notified
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None):
-        """Wait until `predicate()` is true or `timeout` seconds are over; its last value."""
+        """Wait until `predicate()` is true or `timeout` seconds are over; returns its last value."""
         end = None if timeout is None else self._clock.now + timeout
         while not (value := predicate()):
             if end is not None and self._clock.now >= end:
@@ -295,12 +295,12 @@ class VirtualCondition:
         return value
 
     def notify(self, n: int = 1) -> None:
-        """Wake `n` of the threads that wait."""
+        """Wake `n` waiting threads."""
         self._check_owner("notify")
         self._clock.wake(self._waiters, n)
 
     def notify_all(self) -> None:
-        """Wake all threads that wait."""
+        """Wake all waiting threads."""
         self.notify(len(self._waiters))
 
     def __enter__(self) -> bool:
@@ -310,14 +310,14 @@ class VirtualCondition:
         self.release()
 
     def _pass_on(self) -> None:
-        """The lock is the first locker's, who wakes up with it."""
+        """Pass the lock to the first waiting thread and wake it."""
         self._depth = 0
         self._owner = self._lockers[0] if self._lockers else None
         self._clock.wake(self._lockers, 1)
 
     def _check_owner(self, what: str) -> None:
         if self._owner is not self._clock.me():
-            raise RuntimeError(f"cannot {what} a condition whose lock this thread does not have")
+            raise RuntimeError(f"cannot {what} a condition whose lock this thread does not hold")
 
     def _tell_owner(self) -> str:
-        return f"a lock that {self._owner.name} has"
+        return f"a lock that {self._owner.name} holds"

@@ -78,7 +78,7 @@ def was_requeued(process, out):
     assert process.returncode == 0, said + errors
     told = "the job was asked to end, has saved its state and is submitted again, time 1 of at most 3 (log until then: "
     assert told in errors and errors.count("submitted again") == 1, errors
-    [frames] = re.findall(r"error: asked to end from outside; saved at (\d+) frames", log_of(out, "train.requeued-1.log"))
+    [frames] = re.findall(r"error: stopped on request; saved at (\d+) frames", log_of(out, "train.requeued-1.log"))
     assert f"resuming at {frames} frames" in log_of(out)
     return int(frames)
 

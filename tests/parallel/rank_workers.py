@@ -141,7 +141,7 @@ def asked_to_end_and_lost_before_an_error(spec, comm):
     if len(Path(spec.cmd, "attempts").read_text().splitlines()) == 1:
         if comm.rank == 0:
             Heart(hearts_of(job), 1).introduce("rank 1 of 2 on a node that was lost")
-            leave(words_of(job), LastWords("rank 1 of 2 died without a word", lost=True))
+            leave(words_of(job), LastWords("rank 1 of 2 died without an error message", lost=True))
         comm.barrier()
         raise StopRequested("saved at 70 frames")
     time.sleep(6)

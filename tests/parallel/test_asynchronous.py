@@ -153,5 +153,5 @@ def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
 
 
 def test_what_cannot_be():
-    with pytest.raises(UserError, match="one rank is the server, so 2 ranks train no faster than 1; give 3 or more"):
+    with pytest.raises(UserError, match="one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks"):
         run_threads(2, lambda comm: make_strategy(comm, mixing_options("asgd")))

@@ -85,13 +85,13 @@ def test_how_a_gpu_multiplies_is_set_when_it_is_taken(precision, is_tf32, monkey
 
 def test_sharing_is_refused_unless_asked_for(monkeypatch):
     hosts, gpus = ["a", "b", "b", "b"], {"a": ["x"], "b": ["y", "z"]}
-    with pytest.raises(UserError, match=r"^b: 3 ranks, but 2 GPUs for them; .*--num-ranks.*--gpu 3.*--share-devices true, or give --device cpu$"):
+    with pytest.raises(UserError, match=r"^b: 3 ranks, but only 2 GPUs; .*--num-ranks.*--gpu 3.*--share-devices true, or give --device cpu$"):
         on_hosts(hosts, gpus, monkeypatch)
     assert on_hosts(hosts, gpus, monkeypatch, share=True)[0] == [[0], [0], [1], [0]]
 
 
 def test_hosts_with_and_without(monkeypatch):
-    with pytest.raises(UserError, match="^b: no GPU for a rank, others have one; ask for GPUs on every host, or give --device cpu$"):
+    with pytest.raises(UserError, match="^b: no GPU, but other hosts have one; request GPUs on every host, or give --device cpu$"):
         on_hosts(["a", "b"], {"a": ["x"], "b": []}, monkeypatch)
 
 
@@ -140,7 +140,7 @@ def under_mpi(tmp_path, monkeypatch):
 
 def test_under_mpi(under_mpi):
     assert under_mpi(3, share=True) == ["[0]", "[1]", "[0]"]
-    with pytest.raises(UserError, match=r"3 ranks, but 2 GPUs for them"):
+    with pytest.raises(UserError, match=r"3 ranks, but only 2 GPUs"):
         under_mpi(3, share=False)
 
 

@@ -84,7 +84,7 @@ def test_chunks():
 def test_what_is_refused():
     reduce = RingAllreduce(SoloComm())
     for bad in (torch.zeros(3, dtype=torch.float64), torch.zeros(2, 2), torch.zeros(6)[::2], torch.zeros(3, device="meta")):
-        with pytest.raises(TypeError, match="a contiguous float32 vector in host memory is needed"):
+        with pytest.raises(TypeError, match="expected a contiguous float32 vector in host memory, not "):
             reduce(bad)
-    with pytest.raises(ValueError, match="'int8' is none of float32, float16, bfloat16"):
+    with pytest.raises(ValueError, match="unknown type 'int8'; use one of float32, float16, bfloat16"):
         RingAllreduce(SoloComm(), "int8")

@@ -61,7 +61,7 @@ def test_options_of_other_schemes_are_refused_by_name(scheme):
     (["--server-momentum", "0", "--max-distance", "3"], "^--server-momentum, --max-distance do not go with --parallel allreduce; leave them out, or give"),
     (["--parallel", "telepathy", "--topology", "ring"], "^--parallel 'telepathy': there is no such scheme; choose one of adpsgd, "),
     (["--parallel", "adpsgd", "--topology", "fixed-ring", "--random-peers", "true"],
-     "^--random-peers does not go with --topology fixed-ring: its rounds say who the neighbours are; leave it out$"),
+     "^--random-peers does not go with --topology fixed-ring: its rounds define the neighbours; leave it out$"),
     (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the least allowed value 0"),
 ])  # fmt: skip
 def test_sentences(words, sentence):
@@ -87,7 +87,7 @@ def test_help_tells_whose_an_option_is():
         given("--help")
     for told in ("neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
                  "minibatches (with any --parallel but adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
-                 "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]", "halve the messages (float32|float16|bfloat16)"):
+                 "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]", "halve their size (float32|float16|bfloat16)"):
         assert told in str(caught.value)
 
 

@@ -313,7 +313,7 @@ def test_deadlocks_are_told():
     def crossed(comm):
         comm.receive(message(1), tag=4 + comm.rank, source=1 - comm.rank)
 
-    with pytest.raises(Deadlock, match="^nothing can happen any more at 0 s of simulated time: rank 0 waits for a message with tag 4 "
+    with pytest.raises(Deadlock, match="^deadlock at 0 s of simulated time: rank 0 waits for a message with tag 4 "
                                        "from rank 1; rank 1 waits for a message with tag 5 from rank 0$"):  # fmt: skip
         run_simulated(2, crossed, NETWORK)
 
@@ -322,7 +322,7 @@ def test_deadlocks_are_told():
         if comm.rank % 3:
             comm.barrier()
 
-    with pytest.raises(Deadlock, match="at 1.5 s.*: rank 1, rank 2 wait for barrier, to which these ranks have not come: 0, 3$"):
+    with pytest.raises(Deadlock, match="at 1.5 s.*: rank 1, rank 2 wait for barrier, which these ranks have not called: 0, 3$"):
         run_simulated(4, some, NETWORK)
 
 
@@ -334,7 +334,7 @@ def test_deadlocks_of_threads_are_told():
         comm.background(lock.acquire).join()
 
     with pytest.raises(Deadlock, match=r"rank 0 waits for the end of thread 2 of rank 0; thread 2 of rank 0 waits for a lock that rank 0 "
-                                       r"has; thread 1 of rank 0 has raised ZeroDivisionError\('division by zero'\)"):  # fmt: skip
+                                       r"holds; thread 1 of rank 0 has raised ZeroDivisionError\('division by zero'\)"):  # fmt: skip
         run_simulated(1, locked, NETWORK)
 
 
@@ -350,7 +350,7 @@ def test_what_never_ends_is_told():
         while comm.waiting(tag=1) is None:
             pass
 
-    with pytest.raises(RuntimeError, match="rank 0 has looked 100000 times .* sleep between two looks"):
+    with pytest.raises(RuntimeError, match="rank 0 has polled 100000 times .* sleep between two polls"):
         run_simulated(1, poll_hard, NETWORK)
 
 
@@ -401,8 +401,8 @@ def test_torch_modes_are_a_ranks_own():
     (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)), r"rank 1 calls barrier while rank 0 is in allreduce \(sum\) of 2 float64"),
     (lambda comm: comm.allreduce(np.ones(2 + comm.rank)), "rank 1 calls .* of 3 float64 while rank 0 is in .* of 2 float64"),
     (lambda comm: [comm.background(comm.barrier) for _ in range(2)][1].join(), "rank 0 calls barrier in two threads at once"),
-    (lambda comm: comm.exchange(message(2), 1 - comm.rank, message(3), 1 - comm.rank), "rank . receives 2 bytes from rank . with tag 0, and has room for 3"),
-    (lambda comm: comm.send(message(2), -1, tag=1), "rank 0 sends to rank -1 of a group of 2"),
+    (lambda comm: comm.exchange(message(2), 1 - comm.rank, message(3), 1 - comm.rank), "rank . receives 2 bytes from rank . with tag 0, but expects 3"),
+    (lambda comm: comm.send(message(2), -1, tag=1), "rank 0 sends to rank -1, but its group has only 2 ranks"),
     (lambda comm: comm.sleep(-1), "cannot sleep for -1 s"),
 ])  # fmt: skip
 def test_mistakes_are_told(mistake, told):

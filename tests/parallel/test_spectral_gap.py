@@ -56,12 +56,12 @@ def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (("--topology", "rign"), "--topology 'rign': there is no such topology; choose all or some of complete, butterfly, ring"),
+    (("--topology", "rign"), "--topology 'rign': unknown topology; choose all or some of complete, butterfly, ring"),
     (("--topology", "ring,butterfly", "--ranks", 6), "butterfly mixing takes 2, 4, 8, ... ranks, not 6"),
     (("--ranks", 0), "0 is below the least allowed value 1"),
     (("--ranks", 1025), "1025 is above the greatest allowed value 1024"),
     (("--ranks", "many"), "--ranks"),
-    (("--ranks", 65, "--draw", "x.svg"), "65 ranks cannot be drawn; take 2 to 64"),
+    (("--ranks", 65, "--draw", "x.svg"), "cannot draw 65 ranks; use 2 to 64"),
 ])  # fmt: skip
 def test_refusals(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -84,7 +84,7 @@ def test_base2_is_exact_with_one_message_a_round(size):
 
 
 def test_butterfly_refuses_what_is_no_power_of_two():
-    with pytest.raises(UserError, match=r"butterfly mixing takes 2, 4, 8, ... ranks, not 6; base2 is exact for any number"):
+    with pytest.raises(UserError, match=r"butterfly mixing takes 2, 4, 8, ... ranks, not 6; base2 supports any number"):
         TOPOLOGIES["butterfly"].round(6, 0)
 
 

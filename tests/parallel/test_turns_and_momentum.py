@@ -81,5 +81,5 @@ def test_without_these_options_velocities_stay():
 
 
 def test_velocities_travel_as_float32_only():
-    with pytest.raises(UserError, match="--mix-momentum: velocities travel as float32 only; leave it out, or --payload bfloat16"):
+    with pytest.raises(UserError, match="--mix-momentum: velocities travel as float32 only; omit it, or omit --payload bfloat16"):
         check_strategy(mixing_options(mix_momentum=True, payload="bfloat16"))

@@ -27,9 +27,9 @@ while not [heart for heart in hearts.glob("*") if "node3" in heart.read_text()]:
 
 
 @pytest.mark.parametrize("end, status, sentence", [
-    ("os.abort()", -signal.SIGABRT, "rank 1 of 2 on node3 died without a word: "),
-    ("os.kill(os.getpid(), 9)", -signal.SIGKILL, "rank 1 of 2 on node3 died without a word: "),
-    ("os._exit(0)", 0, "rank 1 of 2 on node3 died without a word: "),
+    ("os.abort()", -signal.SIGABRT, "rank 1 of 2 on node3 died without an error message: "),
+    ("os.kill(os.getpid(), 9)", -signal.SIGKILL, "rank 1 of 2 on node3 died without an error message: "),
+    ("os._exit(0)", 0, "rank 1 of 2 on node3 died without an error message: "),
     ("shutil.rmtree(hearts); os._exit(3)", 3, None),
     ("witness.dismiss()", 0, None),
     ("witness.dismiss(); os._exit(1)", 1, None),

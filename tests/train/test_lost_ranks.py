@@ -86,8 +86,8 @@ def test_lost_ranks(corpus, tmp_path):
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, said + errors
     lost = [re.search(rf"rank \d of {num} on {HOST} {how}[^;]*; {go_on} from (\d+) frames, restart {n} of at most 2 \(log until then: (.*)\)", said)
-            for n, num, how, go_on in ((1, 3, "died without a word", "2 ranks continue"),
-                                       (2, 2, "stood still for more than 1.5 s", "1 rank continues"))]  # fmt: skip
+            for n, num, how, go_on in ((1, 3, "died without an error message", "2 ranks continue"),
+                                       (2, 2, "did not run for more than 1.5 s", "1 rank continues"))]  # fmt: skip
     assert all(lost) and 0 < int(lost[0][1]) < int(lost[1][1]), said
     for name, num in (("train.1", 3), ("train.2", 2), ("train", 1)):
         assert f"linear scaling: effective 0.03 x {num} = " in (out / "log" / f"{name}.log").read_text()
@@ -109,7 +109,7 @@ def test_an_asynchronous_epoch_goes_on(corpus, tmp_path, scheme, victim, left):
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, said + errors
     go_on = f"{left} ranks continue" if left > 1 else "1 rank continues"
-    lost = re.search(rf"rank {victim} of 3 on {HOST} died without a word[^;]*; {go_on} from (\d+) frames", said)
+    lost = re.search(rf"rank {victim} of 3 on {HOST} died without an error message[^;]*; {go_on} from (\d+) frames", said)
     assert lost, said
     frames = int(lost[1])
     epochs = [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "train_objective" in line]

@@ -102,7 +102,7 @@ def test_kaldis_networks(conf, network, minibatch, rate, more, of_layers, corpus
     assert set(frames[:num_halves]) == {minibatch // 2} and frames[num_halves] == minibatch
     assert len(others) == 2 and len(others[1]) < len(others[0]) < len(first)
     assert rates[0] == pytest.approx(rate) and rates[-1] == pytest.approx(3 * 0.1 * rate, rel=0.25)
-    assert "all ranks go on with the parameters of rank 0" in log and f"effective {rate:g} x 3 = " in log
+    assert "all ranks take the parameters of rank 0" in log and f"effective {rate:g} x 3 = " in log
     assert re.search(r"average of the last \d+ of \d\d models: ", log) and "combined model: held-out objective" in log
     assert ("saturation of units " in log) == (conf == "lstmp")
     network = load_scorer(tmp_path / "out").network

@@ -70,7 +70,7 @@ def test_features_that_cannot_be_warped_are_refused_before_ranks_begin(corpus, t
 @pytest.mark.parametrize("flags, sentence", [
     (("--num-ranks", 3, "--parallel", "butterfly"), "butterfly mixing takes 2, 4, 8, ... ranks, not 3"),
     (("--num-ranks", 2, "--parallel", "asgd"), "2 ranks train no faster than 1"),
-    (("--parallel", "dpsgd", "--topology", "star"), "--topology 'star': there is no such topology"),
+    (("--parallel", "dpsgd", "--topology", "star"), "--topology 'star': unknown topology"),
 ])
 def test_schemes_that_do_not_take_the_ranks_are_refused_before_these_begin(flags, sentence, corpus, tmp_path):
     with pytest.raises(UserError, match=sentence):
@@ -139,7 +139,7 @@ def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == status and f"run.pl: {log}: saving its state, for at most 20 s\n" in errors
-    frames = re.search(r"asked to end from outside; saved at (\d+) frames, where the same command goes on", log.read_text())[1]
+    frames = re.search(r"stopped on request; saved at (\d+) frames, run the same command to resume", log.read_text())[1]
     assert not rank_processes(tmp_path) and not list(log.parent.glob("train.heeds")) and not list(log.parent.glob("train.stop"))
     again = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
     wait_until_in(f"resuming at {frames} frames", log)

@@ -1,4 +1,4 @@
-"""Strategies of mixing parameters over ranks; `base` says what one is."""
+"""Strategies of mixing parameters over ranks. Their base class is in `base`."""
 
 from pyasr.parallel.strategies.base import Mixing, Strategy, TrainingView
 from pyasr.parallel.strategies.making import check_ranks, check_strategy, make_strategy, usable_ranks

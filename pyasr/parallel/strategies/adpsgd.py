@@ -1,25 +1,26 @@
-r"""AD-PSGD: asynchronous decentralised SGD; and its hierarchical form, in which the ranks of a node are one learner.
+r"""AD-PSGD, asynchronous decentralised SGD, and H-ADPSGD, its hierarchical form, in which the ranks of a node are one learner.
 
-References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and passive learners, the
-gradient on the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
+References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and passive learners, gradient
+at the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
 
-Each rank has weights W, which its own moves and exchanges with other ranks change in turn. Odd ranks are senders, even ranks receivers: the
-graph is bipartite, so ranks never wait for each other in a circle. A minibatch's gradient g is taken at the weights W_0 that the learner
-was given; meanwhile W goes on being exchanged; then
+Each rank has weights W, changed by its own moves and by exchanges with other ranks. Odd ranks are senders, even ranks receivers: the graph
+is bipartite, so a deadlock cannot occur. The gradient g of a minibatch is computed at the weights W_0 that the learner was given, while
+W continues to be exchanged; then
 
-    learner    W <- W - a g,  W_0 <- W               a sender waits until its exchange of the weights before is over
-    sender i   after each of its moves: exchange with the left or the right neighbour by turns (or a random receiver):
+    learner    W <- W - a g,  W_0 <- W               a sender first waits for the end of its last exchange
+    sender i   after each of its moves: exchange with the left and the right neighbour in turn (or a random receiver):
                    W_i <- (W_i + W_j) / 2
-    receiver j whenever asked: sends S, a copy of W_j, receives W_i:
+    receiver j on each request: send S, a copy of W_j, receive W_i:
                    W_j <- W_j + (W_i - S) / 2
 
-The receiver's is the average too, of W_j as it was sent; what its learner did since is kept, and the mean over ranks stays. A sender's
-gradient is at most one exchange stale; a receiver's as many as came meanwhile. Senders make one exchange for each move, never more.
+The receiver also computes the average, of S, and keeps the moves that its learner made meanwhile, so the mean over ranks is preserved. The
+staleness of a sender's gradient is at most one exchange; that of a receiver's gradient is the number of exchanges during the minibatch. A
+sender makes exactly one exchange per move.
 
-With `--topology` ranks mix with the neighbours of a topology instead, see `neighbours`.
+With `--topology`, ranks mix with the neighbours of a topology instead; see `neighbours`.
 
-H-ADPSGD: the ranks of a node average their moves after every minibatch (all-reduce), their first rank has W and takes part in AD-PSGD among
-the nodes, and gives W to the others.
+H-ADPSGD: the ranks of a node average their moves after every minibatch (all-reduce). The first rank of the node has W, runs AD-PSGD among
+the nodes, and broadcasts W to the other ranks.
 """
 
 from __future__ import annotations
@@ -49,24 +50,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PeerOptions(TopologyOptions):
-    """With whom ranks, or nodes, exchange: in pairs, or with the neighbours of a topology."""
+    """Options of exchanges between ranks or nodes: in pairs, or with the neighbours of a topology."""
 
     random_peers: bool = option(False, "exchange with random ranks instead of neighbours",
-                                only=unless_set("topology", reason="its rounds say who the neighbours are"))  # fmt: skip
+                                only=unless_set("topology", reason="its rounds define the neighbours"))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class NodeOptions(PeerOptions):
-    """Which ranks make a node."""
+    """Options of the hierarchical form."""
 
-    ranks_per_node: int | None = option(None, "ranks that make one learner; none: those that share a host", minimum=1)
+    ranks_per_node: int | None = option(None, "ranks that form one learner; none: all ranks of a host", minimum=1)
 
 
 class PairPeer(Peer):
     """One rank's weights, and the thread that exchanges them with one other rank at a time.
 
-    num_exchanges  since the training began
-    staleness      how many of this rank's moves were applied to weights so many exchanges newer than those of the gradient
+    num_exchanges  number of exchanges since the beginning of the training
+    staleness      Counter: number of this rank's moves by the number of exchanges between the weights of the gradient and those it changed
     """
 
     def __init__(self, comm: Comm, options: PeerOptions, counts: np.ndarray):
@@ -76,25 +77,25 @@ class PairPeer(Peer):
         self.answers = not self.is_sender
 
     def set(self, weights: torch.Tensor) -> None:
-        """All ranks begin with these."""
+        """Start with these weights, the same on all ranks."""
         super().set(weights)
         self._sent, self._incoming, self._given = (self.weights.new_empty(self.weights.shape) for _ in range(3))
         self._given_at = self.num_exchanges
 
     def state_dict(self) -> dict:
-        """The number of exchanges, by which a sender finds the next receiver."""
+        """The number of exchanges, which determines a sender's next receiver."""
         return {"num_exchanges": self.num_exchanges}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on with the exchange of this number."""
+        """Restore the result of `state_dict`."""
         self.num_exchanges = self._given_at = state["num_exchanges"]
 
     def threads(self) -> list[Callable[[], None]]:
-        """One, that of a sender or that of a receiver."""
+        """The thread of a sender or of a receiver."""
         return [self._send if self.is_sender else self._answer]
 
     def move(self, delta: torch.Tensor) -> torch.Tensor:
-        """Add the learner's move to W; a copy of W is for the next gradient."""
+        """Add the learner's move to W; returns a copy of W for the next gradient."""
         with self.changed:
             self._wait_for_communication()
             self.staleness[self.num_exchanges - self._given_at] += 1
@@ -104,7 +105,7 @@ class PairPeer(Peer):
             return self._given.copy_(self.weights)
 
     def _send(self) -> None:
-        """Exchange after each move: the thread of a sender."""
+        """Thread of a sender: exchange after each move."""
         while self._has_to_communicate():
             receiver = self._receiver()
             self.comm.send(self._request(ASK), receiver, REQUEST_TAG)
@@ -114,7 +115,7 @@ class PairPeer(Peer):
                 self._end_exchange(others)
 
     def _answer(self) -> None:
-        """Exchange with each sender that asks: the thread of a receiver."""
+        """Thread of a receiver: exchange with each sender that asks."""
         request = self._request(STOP)
         while True:
             sender = self.comm.receive(request, REQUEST_TAG)
@@ -128,7 +129,7 @@ class PairPeer(Peer):
                 self._end_exchange(others)
 
     def _exchange(self, outgoing: torch.Tensor, other: int) -> np.ndarray:
-        """Weights and counts with another rank, whose counts are returned; its weights are in `_incoming`."""
+        """Exchange weights and counts with another rank. Returns its counts; its weights are in `_incoming`."""
         others = np.zeros_like(self.counts)
         self.comm.exchange(self.counts.copy(), other, others, other)
         self.wire.offer(outgoing)
@@ -140,7 +141,7 @@ class PairPeer(Peer):
         self._end_communication(others)
 
     def _receiver(self) -> int:
-        """With whom a sender exchanges next."""
+        """The rank with which a sender exchanges next."""
         rank, size = self.comm.rank, self.comm.size
         if self.random_peers:
             return 2 * int(generator(0, "receiver", rank, self.num_exchanges).integers((size + 1) // 2))
@@ -148,45 +149,45 @@ class PairPeer(Peer):
 
 
 def make_peer(comm: Comm, options: PeerOptions, counts: np.ndarray) -> Peer:
-    """This rank's weights among those of `comm`: mixed by a topology where one is given, else by exchanges of pairs."""
+    """This rank's weights in `comm`: mixed by a topology if one is given, else exchanged in pairs."""
     return (NeighbourPeer if options.topology else PairPeer)(comm, options, counts)
 
 
 class PeerStrategy(AsynchronousStrategy):
-    """Schemes in which weights are exchanged by peers.
+    """Schemes with a `Peer`.
 
-    peer   this rank's weights; None where another rank has them
+    peer   this rank's weights; None if another rank holds them
     """
 
     peer: Peer | None = None
 
     @property
     def staleness(self) -> Counter | None:
-        """Of neighbours' weights, where ranks mix by a topology."""
+        """Staleness of the neighbours' weights; None without a topology."""
         if not self.options.topology:
             return None
         return self.peer.staleness if self.peer else Counter()
 
     def adopt(self, master: torch.Tensor) -> None:
-        """All weights are these."""
+        """Start with these weights."""
         if self.peer:
             self.peer.set(master)
         self.base = master.clone()
 
     def go_on(self) -> None:
-        """A stretch begins; so may exchanges."""
+        """Begin a stretch and allow exchanges."""
         super().go_on()
         if self.peer:
             self.peer.start()
 
     def finish(self, master: torch.Tensor) -> None:
-        """The weights after all exchanges."""
+        """Copy the weights after all exchanges into `master`."""
         if self.peer:
             self.peer.finish()
             master.copy_(self.peer.weights)
 
     def state_dict(self) -> dict:
-        """With what belongs to this rank's weights."""
+        """The base class's state and that of the peer."""
         return {**super().state_dict(), **(self.peer.state_dict() if self.peer else {})}
 
     def load_state_dict(self, state: dict) -> None:
@@ -205,7 +206,7 @@ class AdPsgd(PeerStrategy):
         self.peer = make_peer(comm, options, self.counts)
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """Add the move to W; the learner goes on from there."""
+        """Add the move to W; the learner continues from the result."""
         self.counts[self.comm.rank] += frames
         if frames:
             move = self.base.neg_().add_(master)
@@ -232,7 +233,7 @@ class HierarchicalAdPsgd(PeerStrategy):
         self.peer = make_peer(leaders, options, self.counts) if self.node.rank == 0 else None
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """Average the node's moves, weighted by frames; its first rank adds that to W, and all take W."""
+        """Average the node's moves, weighted by frames. The first rank adds the average to W and broadcasts W."""
         self._node_frames = int(self.waiting(self.node.reduce_scalar, frames))
         if not self._node_frames:
             return False
@@ -250,10 +251,10 @@ class HierarchicalAdPsgd(PeerStrategy):
             self.counts[:] = known
 
     def is_over(self, frames: int) -> bool:
-        """As the node's first rank knows it; its counts may have grown since they were told."""
+        """The decision of the node's first rank, whose counts may have changed since it last sent them."""
         return self.node.bcast_object(self.peer is not None and super().is_over(self._node_frames))
 
     def finish(self, master: torch.Tensor) -> None:
-        """The node's weights after all exchanges."""
+        """Copy the node's weights after all exchanges into `master`."""
         super().finish(master)
         self.node_wire.host.change(master, self.node.bcast, by_pieces=True)

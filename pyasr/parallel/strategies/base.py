@@ -1,7 +1,7 @@
-"""What a strategy of parallel training is.
+"""Base class of the strategies of parallel training.
 
-A strategy sees `(master, frames)` after every minibatch and decides when, and with whom, this rank's parameters are mixed. The training
-loop knows none by name. A new scheme is one module in this package:
+A strategy receives `(master, frames)` after every minibatch. It decides when, and with which ranks, this rank's parameters are mixed. The
+training loop does not depend on any particular strategy. A new scheme is one module in this package:
 
     @dataclass(frozen=True)
     class RingOptions(PeriodOptions):
@@ -10,8 +10,8 @@ loop knows none by name. A new scheme is one module in this package:
     @register("my-ring", options=RingOptions)
     class Ring(PeriodicStrategy): ...
 
-Every command that has `--parallel` imports the modules of this package for the options that they declare; so they import torch in functions
-alone.
+Every command with the option `--parallel` imports the modules of this package to read their options. Therefore, they import torch inside
+functions only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class Mixing(NamedTuple):
-    """What one mixing told this rank.
+    """Result of one mixing on this rank.
 
-    frames  that all ranks have seen since the last one
-    last    of the epoch: nobody has data left
-    equal   all ranks hold the same parameters now
-    joint   all ranks take part in this mixing, and may do more together before they go on
-    saves   they have met within an epoch, where they would do so at its end alone, and may save a checkpoint
+    frames  number of frames that all ranks have processed since the last mixing
+    last    whether this is the last mixing of the epoch: no rank has data left
+    equal   whether all ranks have the same parameters now
+    joint   whether all ranks are in this mixing, so that they can run further collective operations before they continue
+    saves   whether all ranks have met within an epoch in a scheme in which they otherwise meet at its end only, and can save a checkpoint
     """
 
     frames: int
@@ -49,11 +49,11 @@ class Mixing(NamedTuple):
 
 
 class TrainingView:
-    """What a strategy may read of a training, and what it may call. The training loop attaches a subclass (`Strategy.attach`).
+    """The part of the training that a strategy reads and calls. The training loop attaches a subclass (`Strategy.attach`).
 
-    num_epochs  of the training
-    rate        this rank's learning rate since the last mixing, in a unit that does not change
-    velocity    what the learner remembers of earlier updates, to be mixed as the parameters are; None: it is not mixed
+    num_epochs  number of epochs of the training
+    rate        this rank's learning rate since the last mixing, in a fixed unit
+    velocity    the learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is not mixed
     """
 
     num_epochs = 1
@@ -61,7 +61,7 @@ class TrainingView:
     velocity: torch.Tensor | None = None
 
     def objective(self) -> float:
-        """This rank's objective, a frame, since the strategy `compares`."""
+        """This rank's objective per frame since `Strategy.compares` was set."""
         return 0.0
 
     def before_consensus(self) -> None:
@@ -71,43 +71,44 @@ class TrainingView:
         """Called with a rank's own parameters after the last mixing of an epoch, before all are made equal."""
 
     def wants_meeting(self) -> bool:
-        """Whether it is time, for this rank, that all meet for a checkpoint."""
+        """Whether this rank requests a checkpoint, for which all ranks meet."""
         return False
 
     def frames_to_meeting(self) -> int:
-        """After how many frames of all ranks they meet within an epoch; 0: at its end only. All ranks ask at the same moments."""
+        """Frames of all ranks until they meet within the epoch; 0: they meet at its end only. All ranks call this at the same points."""
         return 0
 
 
 class Strategy:
     """Base of all strategies.
 
-    Every rank calls `begin_epoch`, then `step` after each of its minibatches, and, out of data, `step(master, 0)` until the last mixing of
-    the epoch comes back: so shards may be uneven, and all ranks take part in the same number of mixings.
+    Every rank calls `begin_epoch`, then `step` after each of its minibatches. A rank without data calls `step(master, 0)` until it has
+    the last mixing of the epoch. So shards may have different sizes, and all ranks take part in the same number of mixings.
 
-    options    those of the scheme, of the class `options_kind`
-    wire       by which all parameters travel between ranks
-    share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
-    draw       (k, n): of its part, this rank draws in an epoch as much as the k-th of n learners (`pyasr.train.draws`)
-    rests      whether this rank is to wait for the next mixing instead of learning until then
-    speaks     whether this rank logs what it sees while ranks do not report together
-    num_averaged  by how much moves are diminished, the number of ranks where they are averaged, with which the learning rate may grow; 1
-                  where they are added up
-    num_active    of these, those that learn until the next mixing
-    compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
+    options    options of the scheme, of the class `options_kind`
+    wire       the `Wire` on which all parameters travel between ranks
+    share      (k, n): this rank learns from the k-th of n parts of the data; None: from no data
+    draw       (k, n): in an epoch, this rank draws as much of its part as the k-th of n learners (`pyasr.train.draws`)
+    rests      whether this rank idles until the next mixing
+    speaks     whether this rank logs its own statistics while ranks do not report together
+    num_averaged  divisor of each rank's move, by which the learning rate may be scaled up: the number of ranks if moves are averaged, 1 if
+                  they are added
+    num_active    number of these ranks that learn until the next mixing
+    compares   whether the next mixing selects the parameters of one rank, because the parameters are too new to be averaged
     training   the `TrainingView` that `attach` has set
-    drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
-               next one measured
-    times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
-    staleness  how many of the parameters that this rank has mixed were so many moves behind its own, for log lines; None: not told
+    drift      distance of this rank's parameters from the mixture, relative to the mixture, in the last measured mixing; None requests a
+               measurement in the next mixing
+    times      seconds spent so far on waiting for other ranks and on mixing, float64 (2,)
+    staleness  Counter: number of mixed parameters by the number of moves that they were behind this rank's own, for log lines; None: not
+               measured
     """
 
     options_kind = SchemeOptions
     staleness: Counter | None = None
     rests = False
-    in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
-    draws_from_all = False  # whether every rank goes through all data, in an order of its own, until all together have seen enough
-    resets_momentum = False  # whether learners are to forget their velocity after a mixing
+    in_background = False  # whether parameters travel while the loop communicates, on a communicator of their own
+    draws_from_all = False  # whether every rank draws from all data, in its own order, until all together have processed an epoch
+    resets_momentum = False  # whether learners reset their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
         self.comm, self.options, self.training, self.compares = comm, options, TrainingView(), False
@@ -121,52 +122,52 @@ class Strategy:
         self.times = np.zeros(2)
 
     def attach(self, training: TrainingView) -> None:
-        """Serve this training. Without it, nothing is read or called."""
+        """Attach the training. Without a training, the defaults of `TrainingView` apply."""
         self.training = training
 
     def take_drift(self) -> float:
-        """The drift of the last mixing that was measured since the last call, else 0. The next mixing is measured."""
+        """The drift of the last mixing measured since the last call, else 0. Requests a measurement of the next mixing."""
         drift, self.drift = self.drift or 0.0, None
         return drift
 
     @property
     def num_active(self) -> int:
-        """All that are averaged, unless a scheme says otherwise."""
+        """All averaged ranks, unless a scheme overrides it."""
         return self.num_averaged
 
     def epoch_frames(self, own_frames: int) -> int:
-        """Frames of an epoch over all ranks, of which this one has `own_frames`. Every rank must call this."""
+        """Frames of an epoch over all ranks; `own_frames` are this rank's. Collective: every rank must call this."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
-        """When all ranks take part in what is due after so many frames of theirs."""
+        """Number of frames of all ranks at which the first synchronisation at or after `frames` of them happens."""
         raise NotImplementedError
 
     def sum_gradients(self, of_any_size: bool = False) -> GradientSum | None:
-        """By what a learner is to add its gradients over ranks; None: they stay its own. A learner that cannot does not ask.
+        """The object by which a learner adds its gradients over ranks; None: gradients stay local. Only learners with gradients call this.
 
-        of_any_size  its minibatches have any numbers of frames; otherwise all have as many, but the last of an epoch
+        of_any_size  whether the sizes of minibatches differ; otherwise all but the last of an epoch have the same number of frames
         """
         return None
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """All ranks begin an epoch, or go on with one: this rank has `frames` in all of it, in minibatches of at most `minibatch`."""
+        """Begin or resume an epoch, on all ranks: this rank has `frames` in all of it, in minibatches of at most `minibatch` frames."""
         raise NotImplementedError
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
-        """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
+        """Report `frames` more frames of training. Returns the result of a mixing, which has changed `master` in place, or None."""
         raise NotImplementedError
 
     def go_on(self) -> None:
-        """All ranks have done what they do together after a joint mixing within an epoch."""
+        """Called when all ranks have finished their collective work after a joint mixing within an epoch."""
 
     def restart(self, master: torch.Tensor) -> None:
-        """All ranks have a new network, or one that has grown, with these parameters."""
+        """Start with these parameters of a network that is new or has grown, the same on all ranks."""
         self.adopt(master)
         self.compares = self.options.first_mixing == "best"
 
     def adopt(self, master: torch.Tensor) -> None:
-        """All ranks have been given these parameters; what was remembered of others is no longer true."""
+        """Take over these parameters, the same on all ranks, and discard all state about other ranks."""
         self.wire.agree(master)
 
     def consensus(self, master: torch.Tensor) -> None:
@@ -175,42 +176,42 @@ class Strategy:
             self.wire.host.change(master, self.wire.mean, self.wire.adds_pieces)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
-        """The consensus, on all ranks, as a copy; nothing changes."""
+        """A copy of the consensus, on all ranks, without a change of state."""
         copy = master.clone()
         self.consensus(copy)
         return copy
 
     def state_dict(self) -> dict:
-        """What this rank remembers between two mixings, as tensors and plain values for a checkpoint, which is made just after one."""
+        """This rank's state as tensors and plain values, for a checkpoint that is saved directly after a mixing."""
         return {"compares": self.compares, "base": self.wire.base}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on, after `restart`, from what `state_dict` gave."""
+        """Restore the result of `state_dict`, after `restart`."""
         self.compares = state["compares"]
         self.wire.restore(state.get("base"))
 
     def take_up(self, state: dict) -> None:
-        """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, in an epoch of their own:
-        with what is true for any ranks."""
+        """Resume, after `restart` with the consensus, from rank 0's `state_dict` of a training with another number of ranks. Only state
+        that does not depend on the number of ranks is restored; the rest of the epoch gets a new schedule."""
         self.compares = state["compares"]
 
     def mix_measured(self, master: torch.Tensor, function, *arguments) -> None:
-        """`function(master, *arguments)`, its time taken for mixing; tells the drift where that is wanted."""
+        """Call `function(master, *arguments)`, count its time as mixing, and measure the drift if requested."""
         before = master.clone() if self.drift is None else None
         self.mixing(function, master, *arguments)
         if before is not None:
             self.drift = float((before - master).norm() / master.norm())
 
     def waiting(self, function, *arguments):
-        """`function(*arguments)`, its time taken for waiting."""
+        """Call `function(*arguments)` and count its time as waiting."""
         return self._timed(0, function, *arguments)
 
     def mixing(self, function, *arguments):
-        """`function(*arguments)`, its time taken for mixing."""
+        """Call `function(*arguments)` and count its time as mixing."""
         return self._timed(1, function, *arguments)
 
     def _timed(self, kind: int, function, *arguments):
-        """What the function itself has timed is not counted again."""
+        """Time a call, without the time that the function itself has already counted."""
         begin, before = self.comm.time(), self.times.sum()
         try:
             return function(*arguments)
@@ -219,7 +220,7 @@ class Strategy:
 
 
 def finish_on_device(master: torch.Tensor) -> None:
-    """Wait for what the device has still to do, so that its time is not taken for that of a message."""
+    """Wait for pending work of the device, so that it is not counted as communication."""
     if master.is_cuda:
         import torch  # here, see above
 

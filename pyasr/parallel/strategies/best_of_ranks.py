@@ -1,5 +1,5 @@
-"""The best rank's parameters instead of a mixture, where those of different ranks are still too far apart to be averaged (Kaldi's nnet2 and
-nnet3 scripts, in the first iteration and where a layer was added)."""
+"""Selection of the best rank's parameters when those of different ranks are too far apart to be averaged (as Kaldi's nnet2 and nnet3
+scripts do in the first iteration and after a layer has been added)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def choose_best(wire: Wire, master: torch.Tensor, frames: int, objective: float) -> None:
-    """All go on with the parameters of the rank with the greatest objective, seen on so many frames; equally good ones: the lowest rank.
+    """Give all ranks the parameters of the rank with the best objective over its `frames`; ties go to the lowest rank.
 
-    A rank that has seen fewer than half as many frames as another is no candidate: its objective says little, and what the others have
-    learned would be lost.
+    A rank with less than half the frames of another is not a candidate: its objective is unreliable, and the training of the other ranks
+    would be lost.
     """
     offers = wire.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
     best = best_offer(offers)
     objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
-    wire.comm.say(f"all ranks go on with the parameters of rank {best}; objectives by rank: {objectives}")
+    wire.comm.say(f"all ranks take the parameters of rank {best}; objectives by rank: {objectives}")
     wire.host.change(master, lambda array: wire.comm.bcast(array, best), by_pieces=True)
 
 
 def best_offer(offers: list[tuple[int, float]]) -> int:
-    """The place of the greatest objective among the (frames, objective) whose frames are at least half of the most."""
+    """Index of the best objective among the (frames, objective) with at least half the maximum number of frames."""
     most = max(frames for frames, _ in offers)
     candidates = [rank for rank, (frames, _) in enumerate(offers) if 2 * frames >= most]
     return max(candidates, key=lambda rank: offers[rank][1])

@@ -1,14 +1,15 @@
-r"""Mixings that run while the ranks train on: delayed averaging, D1D and D-PSGD.
+r"""Mixing in the background while the ranks continue to train: delayed averaging, D1D and D-PSGD.
 
 References: W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956, arXiv:2002.01119 and arXiv:2110.11199 (D-PSGD with fixed and random rings,
 D1D: delay by one).
 
-What a rank had at mixing k, x_k, is mixed in the background; at mixing k + 1 the rank, which has moved to x' meanwhile, takes
+The parameters x_k that a rank had at mixing k are mixed in the background. At mixing k + 1 the rank, which has moved to x', takes
 
     x_(k+1) = h_k + (x' - x_k),        h_k = sum_s W_k[r, s] x_k of rank s
 
-and sends that. With a mixing after every minibatch the gradient was taken at x_k and is applied to the mixture of the x_k: one step stale,
-exactly. W = 11'/P gives D1D, sparse W D-PSGD. The ranks stay apart by their own last moves; the last mixing of an epoch makes them equal.
+and sends x_(k+1). With a mixing after every minibatch, the gradient is computed at x_k and applied to the mixture of the x_k: its
+staleness is exactly one step. W = 11'/P gives D1D, a sparse W gives D-PSGD. Ranks differ by their own last moves; the last mixing of an
+epoch makes them equal.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ _USUAL_TOPOLOGY = "fixed-ring"
 
 @dataclass(frozen=True)
 class DPsgdOptions(TopologyOptions, FirstMixingOptions):
-    """With whom ranks mix: on a fixed ring, unless another topology is given."""
+    """Options of D-PSGD. The default topology is a fixed ring."""
 
     def __post_init__(self):
         object.__setattr__(self, "topology", self.topology or _USUAL_TOPOLOGY)
 
     @staticmethod
     def upgraded(content: dict) -> dict:
-        """Saved options, with the topology that they left out."""
+        """Saved options, completed by the default topology."""
         return {"topology": _USUAL_TOPOLOGY} | content
 
 
 class Pending:
-    """A mixing on its way; `move` is h - x_sent (CPU) when it is there."""
+    """A mixing in progress; `move` is h - x_sent (CPU) once it has finished."""
 
     def __init__(self, move: torch.Tensor, task=None):
         self.move, self.task = move, task
 
     def finish(self) -> None:
-        """Wait until it is there."""
+        """Wait for the end of the mixing."""
         if self.task is not None:
             self.task.join()
             self.task = None
@@ -62,9 +63,9 @@ class Pending:
 
 
 class Delayed(PeriodicStrategy):
-    """Mixes by a subclass' `mix_copy` in the background.
+    """Mixes with the subclass's `mix_copy` in the background.
 
-    Memory is kept from one mixing to the next: to be given new pages costs more than to copy, and the loop would wait for it.
+    The buffers are reused, because the allocation of new pages takes longer than a copy, and the training loop would wait for it.
     """
 
     in_background = True
@@ -80,12 +81,12 @@ class Delayed(PeriodicStrategy):
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for the mixing on its way."""
+        """Wait for the mixing in progress."""
         if self.pending is not None:
             self.pending.finish()
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """Take what has come, send what is here now."""
+        """Apply the finished mixing, then send the present parameters."""
         self._take(master)
         if not last:
             self._send(master, self.round)
@@ -98,25 +99,25 @@ class Delayed(PeriodicStrategy):
         self.pending = Pending(self._mixed, self.comm.background(lambda: self._mix_sent(number)))
 
     def _mix_sent(self, number: int) -> None:
-        """The work of the background: what the loop will have to add."""
+        """Background task: compute the difference that the training loop adds later."""
         self._mixed.copy_(self._sent)
         self.mix_copy(self._mixed, number)
         self._mixed.sub_(self._sent)
 
     def consensus(self, master: torch.Tensor) -> None:
-        """The mean, of parameters with nothing on its way."""
+        """The mean of all ranks, after the mixing in progress has been applied."""
         self._take(master)
         super().consensus(master)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
-        """The same of a copy; what is on its way stays so."""
+        """The consensus as a copy; the mixing in progress stays pending."""
         pending = self.pending
         copy = super().model(master)
         self.pending = pending
         return copy
 
     def adopt(self, master: torch.Tensor) -> None:
-        """Forget what is on its way."""
+        """Take over these parameters and discard the mixing in progress."""
         self.wait()
         self.pending = None
         super().adopt(master)
@@ -127,7 +128,7 @@ class Delayed(PeriodicStrategy):
             self.pending = None
 
     def state_dict(self) -> dict:
-        """What comes of what has been sent belongs to it."""
+        """The base class's state and the result of the mixing in progress."""
         self.wait()
         pending = self.pending and {"move": self.pending.move}
         return {**super().state_dict(), "pending": pending}
@@ -140,16 +141,16 @@ class Delayed(PeriodicStrategy):
 
 @register("delayed")
 class DelayedAveraging(Delayed):
-    """Averages over all ranks, `period_frames` late."""
+    """Averages over all ranks, with a delay of one period."""
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
-        """The mean, which all know."""
+        """The mean, which becomes the base of `wire`."""
         self.wire.agree(self.wire.sum(array, 1.0, self.comm.size).div_(self.comm.size))
 
 
 @register("d1d", options=FirstMixingOptions)
 class DelayedByOne(DelayedAveraging):
-    """Averages over all ranks after every minibatch, one late."""
+    """Averages over all ranks after every minibatch, with a delay of one minibatch."""
 
     def period(self, epoch: int) -> int:
         """One minibatch."""
@@ -158,20 +159,20 @@ class DelayedByOne(DelayedAveraging):
 
 @register("dpsgd", options=DPsgdOptions)
 class DPsgd(DelayedByOne):
-    """Mixes by `--topology` after every minibatch, one late; by the complete one as D1D does."""
+    """Mixes by `--topology` after every minibatch, with a delay of one minibatch. The complete topology mixes as D1D does."""
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self._gossip = Gossiper(self.wire)
-        self.topology.round(comm.size, 0)  # refuses numbers of ranks that the topology does not take
+        self.topology.round(comm.size, 0)  # raises UserError for unsupported numbers of ranks
 
     @property
     def topology(self) -> Topology:
-        """The one that `--topology` names."""
+        """The topology given by `--topology`."""
         return topology_named(self.options.topology)
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
-        """One round."""
+        """Apply one round of the topology."""
         if self.topology is TOPOLOGIES["complete"]:
             super().mix_copy(array, number)
         else:

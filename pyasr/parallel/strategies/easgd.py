@@ -1,15 +1,15 @@
-r"""Elastic averaging: each rank keeps parameters of its own, tied to a centre.
+r"""Elastic averaging: each rank has its own parameters, which a spring ties to a centre.
 
 Reference: S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", arXiv:1412.6651, the synchronous form. After a
-period of local training of ranks r = 1..P, with x_r their parameters and c the centre, which every rank keeps a copy of:
+period of local training, with x_r the parameters of rank r = 1..P and c the centre, of which every rank has a copy:
 
     d_r = alpha (x_r - c),     x_r <- x_r - d_r,     c <- c + sum_r d_r
 
-One all-reduce of the x_r suffices. alpha is 0.9 / P unless given: the centre then moves by 0.9 of its distance from the mean. At the end
-of an epoch all ranks take the centre: the model.
+One all-reduce of the x_r suffices. alpha is 0.9 / P by default: the centre then moves by 0.9 of its distance from the mean. At the end
+of an epoch all ranks take the centre, which is the model.
 
-A mixing makes the distance of the ranks' mean from the centre 1 - alpha (1 + P) times what it was, so it dies out with alpha below
-2 / (1 + P) alone.
+A mixing multiplies the distance of the ranks' mean from the centre by 1 - alpha (1 + P). The distance converges to 0 only if alpha is
+below 2 / (1 + P).
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ElasticOptions(PeriodicOptions):
-    """Of elastic averaging."""
+    """Options of elastic averaging."""
 
-    elastic_rate: float | None = option(None, "share of a rank's distance from the centre that both give way at a mixing; "
+    elastic_rate: float | None = option(None, "fraction of the distance between a rank and the centre by which both move in a mixing; "
                                         "none: 0.9 / ranks", minimum=1e-9, maximum=1.0)  # fmt: skip
 
 
 @register("easgd", options=ElasticOptions)
 class ElasticAveraging(PeriodicStrategy):
-    """Ties ranks to `centre`, c."""
+    """Ties the ranks' parameters to `centre`, c."""
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.alpha, limit = options.elastic_rate or 0.9 / comm.size, 2 / (1 + comm.size)
         if comm.size > 1 and self.alpha >= limit:
-            raise UserError(f"--elastic-rate {self.alpha:g}: {comm.size} ranks and their centre would drive each other away; "
-                            f"give less than 2 / (1 + ranks) = {limit:.3f}, or leave it out for 0.9 / ranks")  # fmt: skip
+            raise UserError(f"--elastic-rate {self.alpha:g} diverges with {comm.size} ranks; "
+                            f"give less than 2 / (1 + ranks) = {limit:.3f}, or omit the option for 0.9 / ranks")  # fmt: skip
 
     def adopt(self, master: torch.Tensor) -> None:
-        """This is the centre."""
+        """Start with these parameters as the centre."""
         super().adopt(master)
         self.centre = master.clone()
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """The equations above; shares of frames do not matter to them."""
+        """Apply the equations above; `shares` is ignored."""
         total = master.clone()
         self.wire.host.change(total, lambda array: self.wire.sum(array, 1.0, self.comm.size), self.wire.adds_pieces)
         master.lerp_(self.centre, self.alpha)
@@ -66,7 +66,7 @@ class ElasticAveraging(PeriodicStrategy):
         master.copy_(self.centre)
 
     def state_dict(self) -> dict:
-        """The centre belongs to it."""
+        """The base class's state and the centre."""
         return {**super().state_dict(), "centre": self.centre}
 
     def load_state_dict(self, state: dict) -> None:

@@ -1,10 +1,10 @@
-r"""Ranks mix with a few others each time, as a topology says (`pyasr.parallel.topologies`), instead of all with all.
+r"""Mixing with a few other ranks at a time, as given by a topology (`pyasr.parallel.topologies`).
 
-In round k rank r has x_r <- sum_s W_k[r, s] x_s after its local training. What ranks differ by at the end of an epoch is averaged away:
-the consensus is the model. With `--all-reduce-epochs 1` the first epoch mixes all with all, by an all-reduce, as Su's Kaldi does since June
-2015; early parameters move far.
+In round k, after local training, rank r computes x_r <- sum_s W_k[r, s] x_s. The consensus at the end of an epoch, the mean over ranks, is
+the model. With `--all-reduce-epochs 1` the first epoch averages over all ranks by an all-reduce, as Su's Kaldi has done since June 2015,
+because parameters change fast at first.
 
-A rank waits only for those that it receives from.
+A rank waits only for the ranks that it receives from.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GossipOptions(AveragingOptions):
-    """When ranks mix by a topology."""
+    """Options of schemes with a topology."""
 
-    all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
+    all_reduce_epochs: int = option(0, "first epochs in which all ranks average with all instead of by the topology", minimum=0)
 
 
 class Gossip(PeriodicStrategy):
@@ -41,22 +41,22 @@ class Gossip(PeriodicStrategy):
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self._gossip = Gossiper(self.wire)
-        self._next_round()  # refuses numbers of ranks that the topology does not take
+        self._next_round()  # raises UserError for unsupported numbers of ranks
 
     @property
     def mixes_equal(self) -> bool:
-        """In the epochs of `--all-reduce-epochs`."""
+        """Whether this is one of the `--all-reduce-epochs`."""
         return self.epoch < self.options.all_reduce_epochs
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """One round, or the mean of all; shares of frames do not matter to it."""
+        """One round of the topology, or the mean of all ranks; both ignore `shares`."""
         if self.mixes_equal:
             average(self.wire, master, np.ones(self.comm.size))
         else:
             self.wire.host.change(master, lambda array: self._gossip(array, self._next_round()))
 
     def wait(self) -> None:
-        """For all, where all average; else a byte from each that will send its parameters."""
+        """Wait for all ranks if all average, else for a byte from each rank that this one receives parameters from."""
         if self.mixes_equal:
             super().wait()
             return
@@ -68,7 +68,7 @@ class Gossip(PeriodicStrategy):
 
 
 class Gossiper:
-    """Mixes parameters over the ranks of a wire; keeps its memory, because to be given new pages costs more than to copy."""
+    """Mixes parameters over the ranks of a wire. Reuses its buffers, because the allocation of new pages takes longer than a copy."""
 
     def __init__(self, wire: Wire):
         self._wire = wire
@@ -76,7 +76,7 @@ class Gossiper:
         self._incoming: torch.Tensor | None = None
 
     def __call__(self, array: torch.Tensor, mixing: Round) -> torch.Tensor:
-        """Replace `array` (CPU) by its mixture of this round; returns it."""
+        """Replace `array` (CPU) by its mixture of this round and return it."""
         round_messages = messages(mixing, self._wire.comm.rank)
         if self._outgoing is None or self._outgoing.shape != array.shape:
             self._outgoing, self._incoming = array.new_empty(array.shape), array.new_empty(array.shape)
@@ -88,9 +88,9 @@ class Gossiper:
 
 
 def messages(mixing: Round, rank: int) -> list[tuple[int, int, float]]:
-    """(receiver, sender, weight) of each message of a rank; those to itself are left out."""
-    told = [(int(np.flatnonzero(sources == rank)[0]), int(sources[rank]), float(weights[rank])) for sources, weights in mixing.parts]
-    return [(to, source, weight) for to, source, weight in told if source != rank]
+    """(receiver, sender, weight) of each message of a rank, without messages to itself."""
+    received = [(int(np.flatnonzero(sources == rank)[0]), int(sources[rank]), float(weights[rank])) for sources, weights in mixing.parts]
+    return [(to, source, weight) for to, source, weight in received if source != rank]
 
 
 for _name, _topology in TOPOLOGIES.items():

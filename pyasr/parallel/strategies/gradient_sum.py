@@ -1,4 +1,4 @@
-"""Gradients that are added over ranks while the backward pass goes on."""
+"""Sum of gradients over ranks, overlapped with the backward pass."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pyasr.parallel.strategies.wire import Wire
 if TYPE_CHECKING:
     import torch
 
-_LEAST_PART = 1 << 18  # elements that travel together, 1 MB: smaller messages are all latency
-_NUM_PARTS = 4  # about, if they can be so large: what is computed last travels when nothing is left to be computed
+_LEAST_PART = 1 << 18  # minimum number of elements in a message, 1 MB: the time of smaller messages is mostly latency
+_NUM_PARTS = 4  # approximate number of messages; the last one does not overlap with computation
 
 
 class GradientSum:
-    """Adds the gradient of a learner over ranks, divided by their number, from its end to its beginning, while it is being computed.
+    """Averages a learner's gradient over ranks while it is computed, from its end to its beginning.
 
-    The learner calls `attach` once for its buffer, and for every minibatch `begin`, `ready` as often as it likes, and `finish`.
+    The learner calls `attach` once for its buffer. For every minibatch, it calls `begin`, `ready` any number of times, and `finish`.
 
-    wire      by which it travels
-    shares    tells, from the frames of this rank's minibatch, those n_r of each rank's, float64 (P,), or None: nothing is to be added;
-              called as a minibatch begins
-    timed     calls the function that it is given, and puts down how long that took
-    frames    of the minibatch, the mean over ranks; None: the gradient is left alone
-    has_been  whether there has been a sum since the last mixing
-    rests     to be set while this rank learns by itself: nothing is added
+    wire      the `Wire` on which the gradient travels
+    shares    function from the frames of this rank's minibatch to the frames n_r of each rank's, float64 (P,), or None if gradients are
+              not summed; called at the beginning of a minibatch
+    timed     function that calls its argument and records the time taken
+    frames    frames of the minibatch, the mean over ranks; None: the gradient stays local
+    has_been  whether a gradient has been summed since the last mixing
+    rests     set it while this rank learns alone: gradients are not summed
     """
 
     def __init__(self, wire: Wire, shares: Callable[[int], np.ndarray | None], timed: Callable[[Callable], None]):
@@ -36,13 +36,13 @@ class GradientSum:
         self.rests = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
-        """Add up this tensor (n,), of any type, on any device, from now on; parameters begin at `begins` of it, ascending."""
+        """Sum this tensor (n,), of any type and on any device, from now on; `begins` are the offsets of its parameters, ascending."""
         from pyasr.parallel.host_copy import HostCopy  # here, because it imports torch; see `base`
 
         self._grad, self._parts, self._host = grad, parts_from_the_end(begins, len(grad)), HostCopy()
 
     def begin(self, num_frames: int) -> None:
-        """A minibatch begins, on all ranks; this one's has so many frames, 0 where there is none."""
+        """Begin a minibatch, on all ranks; this rank's has `num_frames` frames, 0 if it has none."""
         shares = None if self.rests else self._shares(num_frames)
         self.frames, self._left = None, []
         if shares is not None and shares.any():
@@ -50,16 +50,16 @@ class GradientSum:
             self._left = list(self._parts)
 
     def leave_out(self) -> None:
-        """The next gradient is not to be added."""
+        """Exclude the next gradient from the sum."""
         self.frames, self._left = None, []
 
     def ready(self, begin: int) -> None:
-        """The gradient is complete from element `begin` on. The last part is left to `finish`, which has nothing beside it."""
+        """Report that the gradient is complete from element `begin` on. The last part is sent by `finish`."""
         while len(self._left) > 1 and self._left[0].start >= begin:
             self._task = self._wire.comm.background(self._adding(self._left.pop(0)))
 
     def finish(self) -> None:
-        """All of it is complete; returns when it is the sum, to what the device does from now on."""
+        """Report that the gradient is complete; returns when the sum is available to subsequent work of the device."""
         if self.frames is None:
             return
         for part in self._left:
@@ -69,7 +69,7 @@ class GradientSum:
         self.has_been = True
 
     def _adding(self, part: slice) -> Callable[[], None]:
-        """A function that adds this part over ranks when those before it have been."""
+        """A function that sums this part over ranks after the previous parts."""
         before, wait = self._task, self._host.fetch(self._grad, part)
 
         def add() -> None:
@@ -82,8 +82,8 @@ class GradientSum:
 
 
 def parts_from_the_end(begins: list[int], length: int) -> list[slice]:
-    """[0, length) in parts of whole parameters, from the end to the beginning, each large enough to travel alone, but the last. They are
-    the same on all ranks, whether these have anything to compute or not."""
+    """Split [0, length) into parts of whole parameters, from the end to the beginning. Each part but the last is large enough for a
+    message of its own. The parts are the same on all ranks, including ranks without data."""
     parts, end, least = [], length, max(_LEAST_PART, length // _NUM_PARTS)
     for begin in reversed(begins):
         if end - begin >= least or begin == 0:

@@ -1,17 +1,17 @@
-r"""Parameter averaging as Kaldi's nnet2 and nnet3 scripts do it: rarely, by a growing number of jobs, the first iteration not averaged.
+r"""Parameter averaging as in Kaldi's nnet2 and nnet3 scripts: at long periods, by a growing number of jobs, without the first iteration.
 
-Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). An iteration of J jobs has
-each of them train on an archive of `period_frames`, then their parameters are averaged with equal weights. J grows linearly over the K
-iterations, from `initial_ranks` to the number of ranks; since they have T / period = (J_i + J_f) K / 2 archives, that is, by frames seen,
+Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). In an iteration, each of J
+jobs trains on an archive of `period_frames`; then the parameters are averaged with equal weights. J grows linearly over the K iterations,
+from `initial_ranks` to the number of ranks. The number of archives is T / period = (J_i + J_f) K / 2, so as a function of frames
 
     J = round(J_i + (J_f - J_i) k / K) = round(sqrt(J_i^2 + (J_f^2 - J_i^2) t / T)),        k of K iterations, t of T frames
 
-Ranks that do not learn in an iteration wait. The learning rate is the effective one times J (with linear scaling, J times that of one
-rank). In the first iteration, and after a network has grown, all take the parameters of the rank with the best objective, see
-`choose_best`, and train by half minibatches until then.
+Ranks that do not learn in an iteration wait. The learning rate is the effective rate times J (with linear scaling, J times that of one
+rank). In the first iteration, and after a network has grown, all ranks take the parameters of the rank with the best objective (see
+`choose_best`), and train with half minibatches until then.
 
-Kaldi gives each archive to one job of an epoch. Here a rank that learns draws from all data, in an order of its own; an epoch has as many
-frames as there are.
+Kaldi assigns each archive of an epoch to one job. Here, a rank that learns draws from all data, in its own order, and the ranks together
+process as many frames in an epoch as the data have.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KaldiOptions(MomentumMixingOptions, PeriodOptions):
-    """How many ranks learn. The first iteration is not averaged."""
+    """Number of ranks that learn. The first iteration is not averaged."""
 
     first_mixing = "best"
 
-    initial_ranks: int = option(1, "ranks that learn at first; their number grows to all", minimum=1)
+    initial_ranks: int = option(1, "ranks that learn at first; the number grows to all ranks", minimum=1)
 
 
 class GrowingTimetable(Timetable):
     """Iterations of an epoch of `frames`, by some of the ranks: in iteration j = 1, 2, ... ranks 0, ..., active[j - 1] - 1 learn.
 
-    active_at  function that tells how many ranks learn when so many frames of the epoch have been seen
-    active     number of those in each iteration
+    active_at  function from the number of processed frames of the epoch to the number of ranks that learn
+    active     number of ranks that learn in each iteration
     """
 
     def __init__(self, frames: int, num_ranks: int, period: int, minibatch: int, active_at):
@@ -58,11 +58,11 @@ class GrowingTimetable(Timetable):
             share = min(self.period, -(-(frames - seen) // self.active[-1]))
             targets.append(targets[-1] + share * (np.arange(num_ranks) < self.active[-1]))
             seen = int(targets[-1].sum())
-        self.targets = np.array(targets)  # frames that each rank has seen after an iteration
+        self.targets = np.array(targets)  # frames that each rank has processed after an iteration
         self.num_mixings = len(self.active)
 
     def is_due(self, rank: int, own_frames: int, mixing: int) -> bool:
-        """Whether the rank has seen its archives."""
+        """Whether the rank has processed its archives."""
         return own_frames >= self.targets[mixing, rank]
 
     def shares(self, mixing: int) -> np.ndarray:
@@ -75,7 +75,7 @@ class KaldiSchedule(AllreduceAveraging):
     """Averages over the ranks that learn.
 
     goal   frames of an epoch
-    begun  of these the ranks of another number have seen, with which the epoch began
+    begun  frames of the epoch that a training with another number of ranks processed before it was resumed
     """
 
     draws_from_all = True
@@ -86,46 +86,46 @@ class KaldiSchedule(AllreduceAveraging):
         self.first, self.goal, self.begun = min(options.initial_ranks, comm.size), 0, 0
 
     def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
-        """By the present epoch, or what is left of it."""
+        """Timetable of the epoch, or of the rest of a resumed epoch."""
         if not self.begun:
             self.goal = max(totals)
         return self._timetable(self.goal - self.begun, minibatch, lambda seen: self.epoch + (self.begun + seen) / self.goal)
 
     def _timetable(self, frames: int, minibatch: int, epochs_at: Callable[[int], float]) -> GrowingTimetable:
-        """Of so many frames of an epoch; `epochs_at` tells how many epochs of the training are over when some of them have been seen."""
+        """Timetable of `frames` of an epoch; `epochs_at` converts frames of it to finished epochs of the training."""
         def active_at(seen: int) -> int:
             return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.training.num_epochs))
 
         return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
-        """With the next iteration."""
+        """At the end of the iteration."""
         epoch, within = divmod(frames, epoch_frames)
         ends = self._timetable(epoch_frames, minibatch, lambda seen: epoch + seen / epoch_frames).targets.sum(1)
         return epoch * epoch_frames + min(int(ends[np.searchsorted(ends, within)]), epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
-        """As of all that mix periodically."""
+        """Mix as all periodic schemes do."""
         mixing = super().step(master, frames)
         if mixing and mixing.last:
             self.begun = 0
         return mixing
 
     def state_dict(self) -> dict:
-        """With the frames of the epoch that all ranks have seen."""
+        """The base class's state and the frames of the epoch that all ranks have processed."""
         return {**super().state_dict(), "done": self.begun + int(self.timetable.targets[self.mixings].sum())}
 
     def take_up(self, state: dict) -> None:
-        """The rest of the epoch is for other ranks."""
+        """Restore the position in the epoch, of which these ranks process the rest."""
         super().take_up(state)
         self.goal, self.begun = state["goal"], state["done"]
 
     @property
     def num_active(self) -> int:
-        """J of this iteration."""
+        """J, the number of ranks that learn in this iteration."""
         return self.timetable.active[self.mixings]
 
     @property
     def rests(self) -> bool:
-        """Ranks from J on."""
+        """Whether this rank idles in this iteration: ranks from J on do."""
         return self.comm.rank >= self.num_active

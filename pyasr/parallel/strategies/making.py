@@ -1,4 +1,4 @@
-"""From the options of a training to its strategy."""
+"""Construction of a strategy from options."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def check_strategy(options: MixingOptions) -> None:
-    """Raise UserError unless the scheme can do what is asked for."""
+    """Raise UserError if the scheme does not support its options."""
     if REGISTER[options.parallel].draws_from_all and options.scheme.data_assignment == "shards":
         reason = f"with --parallel {options.parallel} each rank draws from all data, and fast ranks draw more"
-        raise UserError(f"--data-assignment shards: {reason}; leave it out")
+        raise UserError(f"--data-assignment shards: {reason}; omit the option")
     if options.scheme.mix_momentum and options.scheme.payload != "float32":
-        raise UserError(f"--mix-momentum: velocities travel as float32 only; leave it out, or --payload {options.scheme.payload}")
+        raise UserError(f"--mix-momentum: velocities travel as float32 only; omit it, or omit --payload {options.scheme.payload}")
 
 
 def check_ranks(options: MixingOptions, num_ranks: int) -> None:
-    """The same; also unless the strategy takes so many ranks."""
+    """Raise UserError if the scheme does not support its options or this number of ranks."""
     run_threads(num_ranks, lambda comm: make_strategy(comm, options))
 
 
 def usable_ranks(options: MixingOptions, most: int) -> int:
-    """The greatest number of ranks, at most `most`, that the strategy of `options` takes; 0 where there is none."""
+    """Largest number of ranks, at most `most`, that the scheme supports; 0 if there is none."""
 
     def is_usable(num_ranks: int) -> bool:
         try:
@@ -42,7 +42,7 @@ def usable_ranks(options: MixingOptions, most: int) -> int:
 
 
 def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
-    """The strategy that `options.parallel` names; ranks add as `--all-reduce` says from now on."""
+    """The strategy `options.parallel`; from now on, `comm` sums as `--all-reduce` says."""
     check_strategy(options)
     comm.uses_ring = options.scheme.all_reduce != "library"
     return REGISTER[options.parallel](comm, options.scheme)

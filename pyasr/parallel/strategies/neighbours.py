@@ -1,25 +1,25 @@
-r"""Rings without a barrier: learners mix with what their neighbours have published last, and do not wait for them.
+r"""Rings without a barrier: learners mix with their neighbours' last published weights, without waiting for the neighbours.
 
 References: W. Zhang, X. Cui, et al. (IBM), arXiv:2002.01119, and X. Cui et al., arXiv:2110.11199: fixed and random mixing (FM, RM).
 
-With T_k the matrix of round k of a topology (`pyasr.parallel.topologies`), learner l makes its step k = 0, 1, ... with
+With T_k the matrix of round k of a topology (`pyasr.parallel.topologies`), step k = 0, 1, ... of learner l is
 
-    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the last weights that j has published
+    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the weights that j published last
     then                w_l <- h - a g,    which l publishes
 
-A reading thread asks the neighbours for their weights while the learner computes g. An answering thread of each neighbour sends its last
+A reading thread requests the neighbours' weights while the learner computes g. An answering thread of each neighbour sends the last
 publication, also while that learner computes, and after its last step, until all ranks meet. So a learner may wait for its own messages,
-but never for another learner's computing, and makes exactly one mixing for each gradient. k is the learner's own number of steps since all
-met, and random rounds are drawn with the number of meetings as the seed: learners that have made equally many steps draw the same ring
-without a message; others each take the row of their own step.
+but not for the computation of another learner, and makes exactly one mixing per gradient. k is the learner's own number of steps since the
+last meeting. Random rounds are drawn with the number of meetings as the seed: learners with the same number of steps draw the same ring
+without a message; other learners use the row of their own step.
 
-T_k is doubly stochastic, but without a barrier u_j may have more or fewer than k steps in it, and the mean over learners is not preserved.
-One step of l changes it, beside its own move, by
+T_k is doubly stochastic, but without a barrier u_j may contain more or fewer than k steps, and the mean over learners is not preserved.
+In addition to its own move, one step of l changes the mean by
 
     sum_(j != l) T_k[l, j] (u_j - w_l) / P,    at most    (1 - T_k[l, l]) max_j |u_j - w_l| / P
 
-In rounds in which each learner makes one step, and all read weights with k steps, these add up to 0: that is D-PSGD, W <- W T_k - a g(W).
-Learners with equal weights keep them, in every bit.
+In rounds in which each learner makes one step, and all read weights after k steps, these add up to 0: that is D-PSGD, W <- W T_k - a g(W).
+Learners with equal weights keep them bit for bit.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 
 
 class Publication(NamedTuple):
-    """Weights as a message (`Wire.pack`), and after how many moves of their rank since all met."""
+    """Weights as a message (`Wire.pack`), and the number of moves of their rank since the last meeting."""
 
     message: torch.Tensor
     number: int
 
 
 class Published:
-    """A rank's last publication. Its learner writes the next one while another thread may still send one.
+    """A rank's last publication. The learner writes the next one while another thread may still send a previous one.
 
-    Three messages are enough: the last publication, the one on its way, and memory for the next.
+    Three buffers suffice: the last publication, the one being sent, and the next.
     """
 
     def __init__(self, wire: Wire, length: int):
@@ -61,28 +61,28 @@ class Published:
         self.last = Publication(self._messages[0], 0)
 
     def write(self, weights: torch.Tensor, number: int) -> Publication:
-        """The next publication, which is not the last one yet."""
+        """Write the next publication, which does not become the last one yet."""
         message = next(message for message in self._messages if message is not self.last.message and message is not self._on_way)
         self._wire.pack(weights, message)
         return Publication(message, number)
 
     def take(self) -> Publication:
-        """The last publication, which is not overwritten until `give_back`."""
+        """The last publication, which stays valid until `give_back`."""
         self._on_way = self.last.message
         return self.last
 
     def give_back(self) -> None:
-        """The publication of `take` has been sent."""
+        """Release the publication of `take`, which has been sent."""
         self._on_way = None
 
 
 class NeighbourPeer(Peer):
-    """One rank's weights, its last publication of them, a thread that reads those of neighbours, and one that sends its own.
+    """One rank's weights, its last publication of them, a thread that reads the neighbours' weights, and a thread that sends its own.
 
-    topology       whose rounds are the matrices T_k
-    num_moves      of this rank since all met: k
-    num_stretches  how many stretches between meetings have begun
-    staleness      how many publications were mixed that were so many moves behind this rank's own weights; below 0: ahead of them
+    topology       topology with the matrices T_k
+    num_moves      k, the number of moves of this rank since the last meeting
+    num_stretches  number of stretches between meetings that have begun
+    staleness      Counter: number of mixed publications by the number of moves that they were behind this rank's weights; negative: ahead
     """
 
     def __init__(self, comm: Comm, options: TopologyOptions, counts: np.ndarray):
@@ -91,7 +91,7 @@ class NeighbourPeer(Peer):
         self.topology.round(comm.size, 0)  # refuses numbers of ranks that the topology does not take
 
     def set(self, weights: torch.Tensor) -> None:
-        """All ranks begin with these weights, and have published them."""
+        """Start with these weights, the same on all ranks, as the first publication."""
         super().set(weights)
         self.num_moves, self._published = 0, Published(self.wire, len(weights))
         self._published.last = self._published.write(self.weights, 0)
@@ -102,21 +102,21 @@ class NeighbourPeer(Peer):
         return {"num_stretches": self.num_stretches}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on with the stretch after these."""
+        """Restore the result of `state_dict`, between two stretches."""
         self.num_stretches = state["num_stretches"]
 
     def threads(self) -> list[Callable[[], None]]:
-        """The reading and the answering thread."""
+        """The reading thread and the answering thread."""
         return [self._read, self._answer]
 
     def start(self) -> None:
-        """Begin a stretch, and read for its first move."""
+        """Begin a stretch and read for its first move."""
         self.num_stretches += 1
         self._communicating = self.comm.size > 1
         super().start()
 
     def move(self, delta: torch.Tensor) -> torch.Tensor:
-        """W <- h + the learner's move; publish W, and begin to read for the next move."""
+        """W <- h + the learner's move; publish W and start to read for the next move."""
         with self.changed:
             self._wait_for_communication()
         self.weights.add_(self._differences).add_(delta)
@@ -129,7 +129,7 @@ class NeighbourPeer(Peer):
         return self.weights
 
     def _read(self) -> None:
-        """Read the neighbours' weights after each move, for h less this rank's own weights: the reading thread."""
+        """Reading thread: after each move, compute h less this rank's own weights from the neighbours' weights."""
         while self._has_to_communicate():
             self._differences.zero_()
             told = np.zeros_like(self.counts)
@@ -139,14 +139,14 @@ class NeighbourPeer(Peer):
                 self._end_communication(told)
 
     def _neighbours(self) -> list[tuple[int, float]]:
-        """(rank, T_k of it) of the ranks that this one mixes with in its next move."""
+        """(rank, weight in T_k) of each rank that this one mixes with in its next move."""
         mixing = self.topology.round(self.comm.size, self.num_moves, self.num_stretches)
         row = [(int(sources[self.comm.rank]), float(weights[self.comm.rank])) for sources, weights in mixing.parts]
         return [(source, weight) for source, weight in row if source != self.comm.rank]
 
     def _read_one(self, source: int, weight: float, told: np.ndarray) -> None:
-        """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can send it at once. Ranks that
-        answered several readers in different orders would block each other."""
+        """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can send it immediately. If several
+        answers were pending, ranks that answer them in different orders would deadlock."""
         header = np.zeros(1 + len(self.counts), np.int64)
         self.comm.send(self._request(ASK), source, REQUEST_TAG)
         self.comm.receive(header, _NUMBER_TAG, source)
@@ -156,11 +156,11 @@ class NeighbourPeer(Peer):
         merge(told, header[1:])
 
     def _request(self, kind: int) -> np.ndarray:
-        """With the counts that this rank knows: so they pass a slow rank too."""
+        """A message with the counts that this rank knows, so that counts travel past a slow rank."""
         return np.array([kind, *self.counts], np.int64)
 
     def _answer(self) -> None:
-        """Send the last publication to each rank that asks for it: the answering thread."""
+        """Answering thread: send the last publication to each rank that requests it."""
         request = self._request(STOP)
         while True:
             reader = self.comm.receive(request, REQUEST_TAG)

@@ -1,7 +1,7 @@
-r"""An outer optimiser on top of averaging: the move of the average over a block of training is taken for a gradient.
+r"""An outer optimiser on top of averaging, which uses the move of the average over a block of training as a gradient.
 
 With w the outer parameters, x the parameters from which all ranks began a block of training, xbar their average after it, G = xbar - x, eta
-the outer momentum, zeta the outer rate, D and B what is remembered:
+the outer momentum, zeta the outer rate, and the momentum buffer D or B:
 
     bmuf-classical    D <- eta D + zeta G,   w <- w + D                      ranks go on from w
     bmuf              the same                                               ranks go on from w + eta D (Nesterov)
@@ -11,11 +11,10 @@ the outer momentum, zeta the outer rate, D and B what is remembered:
 References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880 and arXiv:1904.10584); J. Wang et al., arXiv:1910.00643
 (SlowMo; its u is -D / gamma); A. Douillard et al., arXiv:2311.08105 (DiLoCo).
 
-Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks forget their own momentum after each
-block of BMUF. At the end of an epoch the ranks hold w: the model; the next block begins there.
-
-A steady move of the average goes into w zeta / (1 - eta) times in the end, in all of them. What makes up for the 1/P of averaging in other
-schemes, a learning rate that grows with P (`--lr-scaling`), therefore grows with P (1 - eta) / zeta here, 1 at least: not at all in BMUF.
+Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks forget their own momentum after
+each block of BMUF. At the end of an epoch the ranks hold w: the model; the next block begins there. In the end, a steady move of the
+average contributes zeta / (1 - eta) times to all entries of w. Other schemes compensate for the factor 1/P of averaging by a learning
+rate that grows with P (`--lr-scaling`). Here, the rate grows with P (1 - eta) / zeta instead, at least 1: not at all in BMUF.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OuterOptions(PeriodicOptions):
-    """Of an outer optimiser."""
+    """Options of an outer optimiser."""
 
     outer_momentum: float | None = option(None, "momentum of the outer optimiser; none: the scheme's own (docs/parallel.md)", minimum=0.0,
                                           maximum=0.999)  # fmt: skip
-    outer_rate: float | None = option(None, "its learning rate; none: the scheme's own", minimum=0.0)
+    outer_rate: float | None = option(None, "learning rate of the outer optimiser; none: the scheme's own", minimum=0.0)
 
 
 class OuterOptimiser(PeriodicStrategy):
-    """Averages, then lets `advance` say what the average's move makes of the outer parameters.
+    """Averages, then updates the outer parameters with `advance`.
 
     outer  w
     begun  x
@@ -64,12 +63,12 @@ class OuterOptimiser(PeriodicStrategy):
         self.num_averaged = max(comm.size / amplification, 1.0) if amplification > 0 else comm.size
 
     def adopt(self, master: torch.Tensor) -> None:
-        """These are the outer parameters; they have not moved yet."""
+        """Start with these parameters as the outer parameters, with zero momentum."""
         super().adopt(master)
         self.outer, self.begun, self.moved = master.clone(), master.clone(), master.new_zeros(master.shape)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """Average, and move from the outer parameters as the scheme does."""
+        """Average, then move the outer parameters as the scheme does."""
         average(self.wire, master, shares)
         self.advance(master.sub_(self.begun))
         master.copy_(self.outer)
@@ -83,20 +82,20 @@ class OuterOptimiser(PeriodicStrategy):
         self.outer.add_(self.moved)
 
     def look_ahead(self, master: torch.Tensor) -> None:
-        """From where the next block begins, given w."""
+        """Change `master` from w to the start of the next block."""
 
     def state_dict(self) -> dict:
         """The outer parameters and their momentum."""
         return {**super().state_dict(), "outer": self.outer, "begun": self.begun, "moved": self.moved}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         for name in ("outer", "begun", "moved"):
             getattr(self, name).copy_(state[name])
 
     def take_up(self, state: dict) -> None:
-        """Momentum is the same on all ranks, who begin with the outer parameters."""
+        """Restore the momentum, which is the same on all ranks; they begin with the outer parameters."""
         super().take_up(state)
         self.moved.copy_(state["moved"])
 
@@ -114,10 +113,10 @@ class Bmuf(OuterOptimiser):
 
 @register("bmuf")
 class NesterovBmuf(Bmuf):
-    """The same with Nesterov block momentum. The model is w, which no rank has as its parameters within an epoch."""
+    """BMUF with Nesterov block momentum. The model is w; within an epoch, the ranks' parameters differ from it."""
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
-        """As of all outer optimisers."""
+        """Mix as all outer optimisers do; parameters equal the model at the end of an epoch only."""
         mixing = super().step(master, frames)
         return mixing and mixing._replace(equal=mixing.last or self.comm.size == 1)
 
@@ -142,18 +141,18 @@ class SlowMo(OuterOptimiser):
         self.rate_before = 0.0
 
     def advance(self, g: torch.Tensor) -> None:
-        """D is kept in units of parameters, so it changes with the learning rate."""
+        """Update by G. D is in units of parameters, so it is scaled by the change of the learning rate."""
         rate = self.training.rate
         self.moved.mul_(self.eta * (rate / self.rate_before if self.rate_before else 1.0)).add_(g)
         self.outer.add_(self.moved, alpha=self.zeta)
         self.rate_before = rate
 
     def state_dict(self) -> dict:
-        """The rate belongs to it."""
+        """The base class's state and the learning rate."""
         return {**super().state_dict(), "rate_before": self.rate_before}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         self.rate_before = state["rate_before"]
 

@@ -1,4 +1,4 @@
-"""Weights that a rank shares with others while it computes: what all forms of asynchronous decentralised SGD have in common."""
+"""Weights that a rank shares with others while it computes: the base of all forms of asynchronous decentralised SGD."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ STOP, ASK = 0, 1  # first numbers of a request
 
 
 class Peer:
-    """One rank's weights, and the threads by which they are mixed with those of other ranks.
+    """One rank's weights, and the threads that mix them with the weights of other ranks.
 
     A subclass defines `move`, `threads`, `state_dict` and `load_state_dict`.
 
     weights    W, on the CPU
-    counts     frames that each learner has seen, merged with those of others whenever they are told
-    staleness  Counter of what the subclass counts
+    counts     frames that each learner has processed, merged with the counts in each message
+    staleness  Counter, defined by the subclass
     answers    whether one of the threads answers requests of other ranks, until STOP
     """
 
@@ -41,7 +41,7 @@ class Peer:
         self._tasks: list = []
 
     def set(self, weights: torch.Tensor) -> None:
-        """All ranks begin with these weights."""
+        """Start with these weights, the same on all ranks."""
         self.weights = weights.to("cpu", copy=True)
         self.wire.agree(self.weights)
 
@@ -50,32 +50,32 @@ class Peer:
         raise NotImplementedError
 
     def move(self, delta: torch.Tensor) -> torch.Tensor:
-        """Add the learner's move; returns the weights for the next gradient, which last until the next call."""
+        """Add the learner's move; returns the weights for the next gradient, valid until the next call."""
         raise NotImplementedError
 
     def state_dict(self) -> dict:
-        """What a checkpoint saves of this peer, between `finish` and `start`."""
+        """This peer's state for a checkpoint, between `finish` and `start`."""
         raise NotImplementedError
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on, after `set`, from what `state_dict` gave."""
+        """Restore the result of `state_dict`, after `set`."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Begin to communicate."""
+        """Start the threads."""
         self._ended = False
         if self.comm.size > 1:
             self._tasks = [self.comm.background(thread) for thread in self.threads()]
 
     def finish(self) -> None:
-        """Wait until no rank communicates any more; until then this one answers requests. Every rank must call this."""
+        """Wait until all ranks have finished communicating, and answer requests until then. Collective: every rank must call this."""
         if not self._tasks:
             return
         with self.changed:
             self._wait_for_communication()
             self._ended = True
             self.changed.notify_all()
-        self.meeting.barrier()  # no rank will ask any more
+        self.meeting.barrier()  # from here on, ranks send no requests
         if self.answers:
             self.comm.send(self._request(STOP), self.comm.rank, REQUEST_TAG)
         for task in self._tasks:
@@ -87,7 +87,7 @@ class Peer:
         return np.array([kind])
 
     def _wait_for_communication(self) -> None:
-        """Wait until the communication that the last move began is over."""
+        """Wait for the end of the communication that the last move started."""
         while self._communicating:
             for task in self._tasks:
                 task.check()
@@ -101,7 +101,7 @@ class Peer:
             return self._communicating
 
     def _end_communication(self, counts: np.ndarray) -> None:
-        """The communication that the last move began is over; another rank has told its counts."""
+        """End the communication that the last move started, in which another rank has sent its counts."""
         merge(self.counts, counts)
         self._communicating = False
         self.changed.notify_all()

@@ -1,4 +1,4 @@
-"""Strategies in which ranks mix periodically, each the same number of times."""
+"""Strategies in which ranks mix periodically, all ranks the same number of times."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class PeriodicStrategy(Strategy):
-    """Mixes whenever this rank has seen `period_frames` frames since the last mixing, and, out of data, as often as the others need it.
+    """Mixes after every `period_frames` frames of this rank. A rank without data mixes as often as the other ranks need it.
 
-    A subclass defines `mix`. After the last mixing of an epoch all ranks have the same parameters: the consensus.
+    A subclass defines `mix`. After the last mixing of an epoch, all ranks have the same parameters, the consensus.
 
     mixes_equal  whether all ranks have the same parameters after every mixing
-    round        mixings since the training began
-    seen         frames of a rank since then, on average
-    epoch        epochs that have ended
+    round        number of mixings since the beginning of the training
+    seen         frames per rank since the beginning of the training, the mean over ranks
+    epoch        number of finished epochs
     """
 
     options_kind = PeriodicOptions
@@ -38,25 +38,25 @@ class PeriodicStrategy(Strategy):
         self.timetable: Timetable | None = None  # of this epoch
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Exchange numbers of frames, from which all follows."""
+        """Exchange the ranks' numbers of frames, which determine the timetable."""
         self.timetable = self.make_timetable(self.comm.allgather(frames), minibatch)
 
     def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
-        """Of an epoch in which ranks have so many frames."""
+        """Timetable of an epoch in which rank r has `totals[r]` frames."""
         return Timetable(totals, self.period(self.epoch), minibatch)
 
     def period(self, epoch: int) -> int:
-        """Frames of a rank between two mixings in an epoch, the first of which is 0."""
+        """Frames of a rank between two mixings in epoch 0, 1, ..."""
         return self.options.period_frames
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
-        """With the next mixing, about: ranks may have fewer frames left."""
+        """At the next mixing, approximately, because ranks may have fewer frames left."""
         epoch, within = divmod(frames, epoch_frames)
         between = in_whole_minibatches(self.period(epoch), minibatch) * self.comm.size
         return epoch * epoch_frames + min(-(-within // between) * between, epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
-        """Mix when the period is over, and whenever this rank has no data left."""
+        """Mix at the end of a period, and whenever this rank has no data left."""
         self.own_frames += frames
         if frames and not self.timetable.is_due(self.comm.rank, self.own_frames, self.mixings + 1):
             return None
@@ -74,18 +74,18 @@ class PeriodicStrategy(Strategy):
         return Mixing(int(shares.sum()), last, equal)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """Change `master` in place, with other ranks; `shares` are the frames that each rank has seen since the last mixing."""
+        """Change `master` in place, with other ranks; `shares` are the frames of each rank since the last mixing."""
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for those with whom this rank is going to mix."""
+        """Wait for the ranks that this rank mixes with."""
         self.comm.barrier()
 
     def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if last:
             self.waiting(self.comm.barrier)
             self.training.before_consensus()
-            self.drift = None  # not that of a mixing before: this one is with all
+            self.drift = None  # measure the drift of this mixing, which is with all ranks
         finish_on_device(master)
         self.waiting(self.wait)
         self.mix_measured(master, self._mix_or_choose, shares, last)
@@ -110,11 +110,11 @@ class PeriodicStrategy(Strategy):
 
     @property
     def _takes_turns(self) -> bool:
-        """Whether it is too early to mix (the paper's program: --frames-start-reduce)."""
+        """Whether all ranks take one rank's parameters instead of mixing (the paper's program: --frames-start-reduce)."""
         return self.seen < self.options.turns_frames
 
     def _with_velocity(self, master: torch.Tensor, function: Callable, *arguments) -> None:
-        """`function(x, *arguments)`, which changes x in place: the parameters, followed by the velocity if that is to be mixed."""
+        """Call `function(x, *arguments)`, which changes x in place: the parameters, followed by the velocity if it is mixed."""
         velocity = self.training.velocity
         if velocity is None:
             function(master, *arguments)
@@ -127,7 +127,7 @@ class PeriodicStrategy(Strategy):
         velocity.copy_(both[len(master) :])
 
     def state_dict(self) -> dict:
-        """Place in the epoch and in the training."""
+        """Position in the epoch and in the training."""
         return {**super().state_dict(), **{name: getattr(self, name) for name in self._PLACE}}
 
     def load_state_dict(self, state: dict) -> None:
@@ -137,12 +137,12 @@ class PeriodicStrategy(Strategy):
             setattr(self, name, state[name])
 
     def take_up(self, state: dict) -> None:
-        """The epoch goes on with a timetable of its own."""
+        """Restore the position in the training; the rest of the epoch gets a new timetable."""
         super().take_up(state)
         self.round, self.epoch, self.seen = state["round"], state["epoch"], state["seen"]
 
 
 def average(wire: Wire, master: torch.Tensor, shares: np.ndarray) -> None:
-    """All ranks' parameters become their average with weights in proportion to `shares`."""
+    """Replace all ranks' parameters by their average, with weights proportional to `shares`."""
     share = float(shares[wire.comm.rank] / shares.sum())
     wire.host.change(master, lambda array: wire.sum(array, share, 1.0), wire.adds_pieces)

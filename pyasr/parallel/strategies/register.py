@@ -1,4 +1,4 @@
-"""Schemes by their names, with the options of each."""
+"""Register of schemes and their options."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ REGISTER: dict[str, type] = {}
 
 
 def register(name: str, options: type | None = None):
-    """Class decorator: make a strategy known as `name`.
+    """Class decorator: register a strategy as `name`.
 
-    options  dataclass of its options, a `SchemeOptions`; None: those of its base class
+    options  dataclass of its options, a subclass of `SchemeOptions`; None: those of its base class
     """
 
     def add(cls):

@@ -2,18 +2,18 @@ r"""Asynchronous SGD with a parameter server.
 
 References: W. Chan, "Distributed Optimization of CNNs and RNNs", GTC 2015; W. Chan, I. Lane, arXiv:1504.01482.
 
-Rank 0 is the server and has the parameters theta; ranks 1, 2, ... are the shards. A shard trains on its own copy. After a minibatch it asks
-whether the server is free. If so, they synchronise; else it trains on another minibatch, its move since the last time, d, growing:
+Rank 0 is the server and has the parameters theta; ranks 1, 2, ... are the shards. A shard trains on its own copy. After a minibatch, it
+asks whether the server is free. If so, they synchronise; else it trains on another minibatch and accumulates its move d:
 
-    server   v <- mu v + lambda^s d,    theta <- theta + v         s: changes of theta since the shard's last synchronisation, but its own
-    shard    goes on from theta
+    server   v <- mu v + lambda^s d,    theta <- theta + v         s: changes of theta by others since the shard's last synchronisation
+    shard    continues from theta
 
-Moves are added, not averaged: the learning rate does not grow with the number of shards. At the end of an epoch each shard's last move is
-taken, waiting for the server where it must, and all ranks take theta.
+Moves are added, not averaged: the learning rate does not scale with the number of shards. At the end of an epoch, each shard sends its last
+move, waiting for the server if necessary, and all ranks take theta.
 
-The talks name momentum and "gradient decay" on the server and a greatest distance between server and shard, without formulas or values.
-Here: mu = `--server-momentum`, lambda = `--gradient-decay` (1, none, as in arXiv:1504.01482), and the distance is counted in minibatches
-of the shard, after `--max-distance` of which it waits for the server.
+The talks mention momentum and "gradient decay" on the server and a maximum distance between server and shard, without formulas or values.
+Here, mu = `--server-momentum` and lambda = `--gradient-decay` (default 1, no decay, as in arXiv:1504.01482). The distance is counted in
+minibatches of the shard; after `--max-distance` of them it waits for the server.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class ServerOptions(SchemeOptions):
-    """What the server makes of a shard's move, and when a shard waits for it."""
+    """Options of the parameter server."""
 
-    server_momentum: float = option(0.0, "share of earlier changes in the server's next one", minimum=0.0, maximum=0.999)
-    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server's that it did not know",
+    server_momentum: float = option(0.0, "momentum of the server", minimum=0.0, maximum=0.999)
+    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server since the shard last synchronised",
                                    minimum=0.0, maximum=1.0)  # fmt: skip
     max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0)
 
 
 class Server:
-    """The server's two threads: one hears requests, the other (the rank's own) synchronises with one shard after the other.
+    """The server's two threads: one receives requests, the other (the rank's own) synchronises with one shard after the other.
 
-    While it is `at_work`, the rank is to `synchronise` with `next_shard` until there is none.
+    While it is `at_work`, the rank calls `synchronise` with `next_shard` until that is None.
 
-    staleness  how many synchronisations there were with so many changes that the shard did not know
+    staleness  Counter: number of synchronisations by the number of changes since the shard's previous one
     """
 
     def __init__(self, wire: Wire, options: ServerOptions):
@@ -64,14 +64,14 @@ class Server:
         self._last_change = np.zeros(self.comm.size, np.int64)  # number of changes at each shard's last synchronisation
 
     def set(self, theta: torch.Tensor) -> None:
-        """Begin with these."""
+        """Start with these parameters."""
         self.theta = theta.to("cpu", copy=True)
         self.velocity, self._move = self.theta.new_zeros(self.theta.shape), self.theta.new_empty(self.theta.shape)
         self._last_change[:] = self.num_changes
 
     @contextlib.contextmanager
     def at_work(self, counts: np.ndarray) -> Iterator[None]:
-        """Hear requests; `counts` are kept up to date, and told the shards."""
+        """Receive requests; `counts` are updated and sent to the shards."""
         self._waiting, self._serving, self._num_done, self._counts = deque(), False, 0, counts
         self._task = self.comm.background(self._hear_requests)
         yield
@@ -79,7 +79,7 @@ class Server:
         self._task.join()
 
     def _hear_requests(self) -> None:
-        """Let a shard have its turn that tries while the server is free, say no to others; let those wait who wish to."""
+        """Grant a shard's attempt if the server is free, else refuse it. Queue shards that wait."""
         request = np.zeros(2, np.int64)
         while True:
             shard = self.comm.receive(request, _REQUEST_TAG)
@@ -99,7 +99,7 @@ class Server:
         self.comm.send(np.array([yes], np.int64), shard, _ANSWER_TAG)
 
     def next_shard(self) -> int | None:
-        """Whose turn it is, as soon as anybody's is; None when all shards have said that they are done."""
+        """The next shard in the queue, as soon as there is one; None when all shards are done."""
         with self.changed:
             self._serving = False
             while not self._waiting and self._num_done < self.comm.size - 1:
@@ -109,7 +109,7 @@ class Server:
             return self._waiting.popleft() if self._waiting else None
 
     def synchronise(self, shard: int) -> None:
-        """Tell a shard that it is its turn, take its move, give it theta."""
+        """Grant a shard's request, receive its move, send it theta."""
         self._answer(shard, True)
         self.wire.receive_move(self._move, _MOVE_TAG, shard)
         unknown = int(self.num_changes - self._last_change[shard])
@@ -132,20 +132,20 @@ class AsynchronousSgd(AsynchronousStrategy):
         super().__init__(comm, options)
         self.distance = 0  # minibatches since the last synchronisation
         if comm.size == 2:
-            raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; give 3 or more")
+            raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks")
         self.server = Server(self.wire, options) if comm.rank == 0 and comm.size > 1 else None
         self.speaks, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
         if self.server:
             self.share = None
 
     def adopt(self, master: torch.Tensor) -> None:
-        """The server and all shards begin with these."""
+        """Start with these parameters on the server and all shards."""
         if self.server:
             self.server.set(master)
         self.base, self.distance = master.clone(), 0
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """A shard's step; the server serves until the epoch is over."""
+        """A shard's step; the server serves until the end of the epoch."""
         if self.server:
             self._serve()
             return False
@@ -162,11 +162,11 @@ class AsynchronousSgd(AsynchronousStrategy):
                 self.mixing(self.server.synchronise, shard)
 
     def is_over(self, frames: int) -> bool:
-        """The server's work is over when all shards are done."""
+        """Whether the stretch is over; for the server, always, because it returns after the last shard."""
         return self.server is not None or super().is_over(frames)
 
     def finish(self, master: torch.Tensor) -> None:
-        """A shard's last move; the server brings theta, which then all take."""
+        """Send a shard's last move; `master` of the server becomes theta, which all ranks take."""
         if self.comm.size == 1:
             return
         if self.server:
@@ -183,14 +183,14 @@ class AsynchronousSgd(AsynchronousStrategy):
         self.wire.host.change(master, self.comm.bcast, by_pieces=True)
 
     def _synchronise(self, master: torch.Tensor, kind: int) -> bool:
-        """Ask the server, and if or when it is this shard's turn, give it the move and take theta. Whether it was."""
+        """Ask the server; if it grants the request, send the move and take theta. Returns whether it did."""
         is_granted = self.waiting(self._ask, kind)
         if is_granted:
             self.mixing(self._trade, master)
         return is_granted
 
     def _ask(self, kind: int) -> bool:
-        """Whether the server is to synchronise with this shard now; it says no only to those who try."""
+        """Whether the server synchronises with this shard now; it refuses attempts (`_TRY`) only."""
         self._send_request(kind)
         answer = np.zeros(1, np.int64)
         self.wire.comm.receive(answer, _ANSWER_TAG, 0)
@@ -200,7 +200,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         self.wire.comm.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
 
     def _trade(self, master: torch.Tensor) -> None:
-        """Send the move since the last time, go on from the server's parameters."""
+        """Send the accumulated move and continue from the server's parameters."""
         theta, told = master.new_empty(master.shape, device="cpu"), np.zeros_like(self.counts)
         self.wire.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
         self.wire.comm.receive(told, _ANSWER_TAG, 0)
