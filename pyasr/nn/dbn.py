@@ -1,10 +1,10 @@
-r"""A deep belief net on disk: machines trained one on top of the other, and how a network of sigmoid units starts from them.
+r"""A deep belief net on disk: RBMs trained one on top of the other, from which a network of sigmoid units can start.
 
-Reference: G. Hinton, S. Osindero, Y. Teh, "A fast learning algorithm for deep belief nets", Neural Computation 18, 2006. The l-th
-machine's data are the probabilities of the hidden units of the one below; its W and b become those of hidden layer l.
+Reference: G. Hinton, S. Osindero, Y. Teh, "A fast learning algorithm for deep belief nets", Neural Computation 18, 2006. The data of
+the l-th RBM are the probabilities of the hidden units of the one below; its W and b initialise hidden layer l.
 
-DIR/final.dbn is a torch file of plain tensors and values: the machines, and mean and inverse standard deviation of a frame's features,
-which a network that starts from it has to share.
+DIR/final.dbn is a torch file of plain tensors and values: the RBMs, and mean and inverse standard deviation of a frame's features,
+which a network that starts from it must use, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMAT = 1
 
 @dataclass
 class Dbn:
-    """Machines from the lowest to the highest, float32 on the CPU.
+    """RBMs from the lowest to the highest, float32 on the CPU.
 
     mean, inverse_std  of one frame's features before splicing, float32 (dim,)
     """
@@ -38,7 +38,7 @@ class Dbn:
 
     @property
     def dims(self) -> list[int]:
-        """Units of the input and of each hidden layer."""
+        """Numbers of units of the input and of each hidden layer."""
         return [self.rbms[0].weight.shape[1]] + [rbm.weight.shape[0] for rbm in self.rbms]
 
     def save(self, path: Path) -> None:
@@ -47,27 +47,28 @@ class Dbn:
         save_tensors(path, {"format": _FORMAT, "rbms": machines, "mean": self.mean, "inverse_std": self.inverse_std})
 
     def check(self, options: DnnOptions, input_dim: int, where: Path) -> None:
-        """Raise UserError unless a network of these options has hidden layers like the machines."""
+        """Raise UserError unless the hidden layers of a network with these options match the RBMs."""
         dims = self.dims
         if input_dim != dims[0]:
-            raise UserError(f"{where} was trained on {dims[0]} columns a frame, the input has {input_dim}; give the same kind of features")
+            found = f"{where} was trained on {dims[0]} columns per frame, but the input has {input_dim}"
+            raise UserError(f"{found}; give the same kind of features")
         wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid", "normalize": "false"}
         given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation,
                  "normalize": str(options.normalize).lower()}  # fmt: skip
         if given != wanted:
             flags = " ".join(f"--{name} {value}" for name, value in wanted.items() if given[name] != value)
-            raise UserError(f"{where} has {len(self.rbms)} layers of {dims[1]} sigmoid units; give {flags}, or pretrain another one")
+            raise UserError(f"{where} has {len(self.rbms)} layers of {dims[1]} sigmoid units; give {flags}, or pretrain another DBN")
 
     @torch.no_grad()
     def start(self, network: FeedForward) -> None:
-        """Put weights and hidden biases into the hidden layers of `network`, which `check` has passed; its output layer stays."""
+        """Copy weights and hidden biases into the hidden layers of `network`, which `check` has accepted; its output layer stays."""
         for layer, rbm in zip(network.affine_layers, self.rbms):
             layer.weight.copy_(rbm.weight)
             layer.bias.copy_(rbm.hidden_bias)
 
 
 class Below(nn.Module):
-    """The finished machines as a function: normalised input (N, V) to the probabilities of the highest hidden units."""
+    """The trained RBMs as a function: normalised input (N, V) to the probabilities of the highest hidden units."""
 
     def __init__(self, rbms: list[Rbm], device: torch.device, dtype: torch.dtype):
         super().__init__()
@@ -75,19 +76,19 @@ class Below(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Columns of the result."""
+        """Number of columns of the result."""
         return len(self.layers[-1][1])
 
     @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The data of the next machine; `x` itself where there is none below."""
+        """The data of the next RBM; `x` itself if there is no RBM below."""
         for weight, bias in self.layers:
             x = F.linear(x, weight, bias).sigmoid_()
         return x
 
 
 def load_dbn(path: Path) -> Dbn:
-    """The net that `Dbn.save` wrote. Raises UserError for anything else."""
+    """The net that `Dbn.save` wrote. Raises UserError for other files."""
     return load_object(path, _dbn, "DBN", "pretrain", "steps/pretrain_dbn.py")
 
 
@@ -99,5 +100,5 @@ def _machine(entry: dict) -> Rbm:
     rbm = Rbm(*reversed(entry["weight"].shape), entry["gaussian"])
     rbm.load_state_dict({name: value for name, value in entry.items() if name != "gaussian"})
     if not all(parameter.isfinite().all() for parameter in rbm.parameters()):
-        raise ValueError("parameters that are no numbers")
+        raise ValueError("parameters that are not finite")
     return rbm

@@ -1,4 +1,4 @@
-"""Where a network computes."""
+"""Device on which a network computes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """The processor or a GPU."""
+    """CPU or GPU."""
 
-    device: str = option("auto", "where to compute; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
+    device: str = option("auto", "device to compute on; auto: cuda if a GPU is available", choices=("auto", "cpu", "cuda"))
 
     def torch_device(self) -> torch.device:
-        """The device to compute on. Raises UserError where `cuda` is asked for and not there."""
+        """The device to compute on. Raises UserError if `cuda` is requested but not available."""
         import torch
 
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("--device cuda: torch finds no GPU here; give --device cpu")
+            raise UserError("--device cuda: torch finds no GPU on this host; give --device cpu")
         return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Units left out at random while a network is trained."""
+"""Dropout of units in training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyasr.tensor.random_bits import random_integers
 
 
 class Dropout(nn.Module):
-    """What all kinds have: `share`, how much, which may be changed while a network is trained."""
+    """Base of all kinds of dropout: `share`, the proportion, may be changed during training."""
 
     def __init__(self, share: float):
         super().__init__()
@@ -17,22 +17,22 @@ class Dropout(nn.Module):
 
 
 def set_dropout(network: nn.Module, share: float) -> None:
-    """Change all dropout that there is in a network."""
+    """Set the proportion of all dropout in a network."""
     for module in network.modules():
         if isinstance(module, Dropout):
             module.share = share
 
 
 def has_dropout(network: nn.Module) -> bool:
-    """Whether there is any, be it of share 0."""
+    """Whether a network has dropout, even with proportion 0."""
     return any(isinstance(module, Dropout) for module in network.modules())
 
 
 class ByteDropout(Dropout):
-    """Dropout that draws one random byte for each unit, an eighth of the cost of `nn.Dropout` on a CPU; shares are multiples of 1/256."""
+    """Dropout that draws one random byte per unit, at an eighth of the cost of `nn.Dropout` on a CPU; shares are multiples of 1/256."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """In training, `x` with random elements 0 and the others scaled up by the inverse share of survivors; otherwise `x` itself."""
+        """In training, set random elements of `x` to 0 and scale the others by the inverse proportion of survivors; else return `x`."""
         threshold = round(256 * self.share)
         if not self.training or not threshold:
             return x
@@ -41,11 +41,11 @@ class ByteDropout(Dropout):
 
 
 class SequenceDropout(Dropout):
-    """Factors at random instead of zeros, one for each sequence and unit, the same at all times: uniform in [1 - 2 p, 1 + 2 p] with p the
-    share (Kaldi's dropout-per-dim-continuous)."""
+    """Random factors instead of zeros, one per sequence and unit, constant over time: uniform in [1 - 2 p, 1 + 2 p] with p the share
+    (Kaldi's dropout-per-dim-continuous)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """In training (T, N, D) times such factors; otherwise `x` itself."""
+        """In training, multiply (T, N, D) by such factors; else return `x`."""
         if not self.training or not self.share:
             return x
         factors = torch.empty(x.shape[1:], device=x.device).uniform_(1 - 2 * self.share, 1 + 2 * self.share)

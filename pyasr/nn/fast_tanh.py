@@ -1,4 +1,4 @@
-"""The hyperbolic tangent of bfloat16 on a CPU by oneDNN, in a third of the time of torch's own."""
+"""Hyperbolic tangent of bfloat16 on a CPU by oneDNN, which takes a third of the time of torch's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from pyasr.tensor.processor import agrees
 
-_MOST_DIMENSIONS = 5  # of a tensor that oneDNN takes from torch; it takes no scalar
+_MOST_DIMENSIONS = 5  # maximum number of dimensions of a tensor that oneDNN accepts from torch; it does not accept scalars
 _TOLERANCE = 2.0**-7  # one bit of bfloat16
 
 
@@ -19,7 +19,7 @@ def _by_onednn(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def computes_bfloat16() -> bool:
-    """Whether oneDNN has this function of bfloat16 on this processor. It needs AVX-512, or AVX2 with conversions of bfloat16."""
+    """Whether oneDNN supports this function for bfloat16 on this processor. It needs AVX-512, or AVX2 with bfloat16 conversions."""
     x = torch.linspace(-4, 4, 65, dtype=torch.bfloat16)
     return agrees(lambda: _by_onednn(x), lambda: torch.tanh(x), _TOLERANCE)
 
@@ -37,10 +37,10 @@ class _Tanh(torch.autograd.Function):
 
 
 class Tanh(nn.Tanh):
-    """An `nn.Tanh`, to within one bit of it."""
+    """An `nn.Tanh` with a deviation of at most one bit."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As `nn.Tanh`."""
+        """As in `nn.Tanh`."""
         return _Tanh.apply(x) if _is_for_onednn(x) else torch.tanh(x)
 
 

@@ -2,17 +2,17 @@ r"""Feed-forward acoustic model: spliced, normalised features to the posteriors 
 
     h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log softmax(W h_L + b)
 
-sigma is a function of single units, or of groups of them (p-norm); it may be followed by a normalisation of h_l to root mean square 1.
+sigma acts on single units or on groups of them (p-norm); it may be followed by a normalisation of h_l to root mean square 1.
 
-Parts that are not trained (`FixedParts`), those of Kaldi's nnet2 recipes: an affine transform of h_0; a factor on each logit before the
-softmax; several outputs for one tied state, whose posteriors are added.
+Fixed parts (`FixedParts`), as in Kaldi's nnet2 recipes: an affine transform of h_0; a factor on each logit before the softmax; several
+outputs for one tied state, whose posteriors are added.
 
 Initial weights:
 * ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10).
-* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before the groups), biases ~ N(0, 0.5^2), as Kaldi's nnet2.
+* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before grouping), biases ~ N(0, 0.5^2), as in Kaldi's nnet2.
 * sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases uniform in [-4, 0], output biases
-  0: what Kaldi's nnet1 recipes start from without pretraining.
-* the output layer is 0 except in sigmoid networks, so that training begins at equal posteriors and without a shock.
+  0, as in Kaldi's nnet1 recipes without pretraining.
+* the output layer is 0 except in sigmoid networks, so that training starts with equal posteriors.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from pyasr.nn.options import DnnOptions
 
 @dataclass(frozen=True)
 class FixedParts:
-    """What of a network is not trained; each may be missing.
+    """Parts of a network that are not trained; each is optional.
 
-    transform     of the input, float32 (input_dim, input_dim + 1); the last column is added
+    transform     affine transform of the input, float32 (input_dim, input_dim + 1); the last column is added
     prior_scales  factors on the logits of the pdfs' outputs, float32 (num_pdfs,)
-    extras        pdfs of the outputs num_pdfs, num_pdfs + 1, ..., int64; those before belong to one pdf each
+    extras        pdfs of the additional outputs num_pdfs, num_pdfs + 1, ..., int64; each previous output belongs to one pdf
     """
 
     transform: torch.Tensor | None = None
@@ -48,9 +48,9 @@ class FixedParts:
 
 
 class FeedForward(Described):
-    """Logits of `num_pdfs` tied states from `input_dim` inputs, which are already normalised.
+    """Logits of `num_pdfs` tied states from `input_dim` normalised inputs.
 
-    `layers` holds what is trained; its last element is the output layer.
+    `layers` are the trained layers; the last one is the output layer.
     """
 
     def __init__(self, options: DnnOptions, input_dim: int, num_pdfs: int, fixed: FixedParts = FixedParts()):
@@ -68,7 +68,7 @@ class FeedForward(Described):
 
     @property
     def affine_layers(self) -> list[nn.Linear]:
-        """The layers that are trained, from the input to the output."""
+        """The trained layers, from the input to the output."""
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -80,32 +80,32 @@ class FeedForward(Described):
         return torch.log_softmax(self(x), 1)
 
     def input(self, x: torch.Tensor) -> torch.Tensor:
-        """What the first layer sees of (N, input_dim)."""
+        """The first layer's input, from (N, input_dim)."""
         if self.transform is None:
             return x
         transform = self.transform.to(x.dtype)
         return F.linear(x, transform[:, :-1], transform[:, -1])
 
     def output(self, z: torch.Tensor) -> torch.Tensor:
-        """What becomes of the output layer's elements (N, num_outputs): logits (N, num_pdfs)."""
+        """Logits (N, num_pdfs) from the output layer's elements (N, num_outputs)."""
         if self.output_scales is not None:
             z = z * self.output_scales
         return z if self.sum_group is None else self.sum_group(z)
 
     def describe(self) -> dict:
-        """All but the parameters, in plain values and tensors, from which `from_description` makes the same network."""
+        """Everything except the parameters, in plain values and tensors, for `from_description`."""
         fixed = {name: None if value is None else value.cpu() for name, value in vars(self.fixed).items()}
         return {"options": dataclasses.asdict(self.options), "input_dim": self.input_dim, "num_pdfs": self.num_pdfs, "fixed": fixed}
 
     @staticmethod
     def from_description(description: dict) -> FeedForward:
-        """A network with arbitrary parameters of the shape that `describe` gave."""
+        """A network with arbitrary parameters, of the shape that `describe` returned."""
         options, fixed = DnnOptions(**description["options"]), FixedParts(**description["fixed"])
         return FeedForward(options, description["input_dim"], description["num_pdfs"], fixed)
 
 
 def nonlinearity(options: DnnOptions) -> nn.Module:
-    """Of a hidden layer: (N, affine_dim) to (N, hidden_dim)."""
+    """The nonlinearity of a hidden layer: (N, affine_dim) to (N, hidden_dim)."""
     kinds = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": Tanh, "pnorm": lambda: PNorm(options.pnorm_group)}
     return kinds[options.activation]()
 
@@ -118,13 +118,13 @@ def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:
 
 
 def _output_scales(fixed: FixedParts) -> torch.Tensor | None:
-    """The factor of each output."""
+    """The factor on each output."""
     scales, extras = fixed.prior_scales, fixed.extras
     return scales if scales is None or extras is None else torch.cat([scales, scales[extras]])
 
 
 def initialise(model: FeedForward, options: DnnOptions, generator: torch.Generator) -> None:
-    """Random initial parameters, the same for the same `generator`."""
+    """Draw random initial parameters, the same for the same `generator`."""
     *hidden, output = model.affine_layers
     for layer in hidden:
         initialise_hidden(layer, options, layer is hidden[0], generator)
@@ -133,7 +133,7 @@ def initialise(model: FeedForward, options: DnnOptions, generator: torch.Generat
 
 @torch.no_grad()
 def initialise_hidden(layer: nn.Linear, options: DnnOptions, is_first: bool, generator: torch.Generator) -> None:
-    """Random initial parameters of one hidden layer."""
+    """Draw random initial parameters of one hidden layer."""
     dim_out, dim_in = layer.weight.shape
     if options.activation == "sigmoid":
         layer.weight.normal_(0, _nnet1_std(layer) * (math.sqrt(1 / 12) if is_first else 1.0), generator=generator)
@@ -148,7 +148,7 @@ def initialise_hidden(layer: nn.Linear, options: DnnOptions, is_first: bool, gen
 
 @torch.no_grad()
 def initialise_output(layer: nn.Linear, options: DnnOptions, generator: torch.Generator) -> None:
-    """Initial parameters of the output layer."""
+    """Set the initial parameters of the output layer."""
     layer.weight.zero_()
     layer.bias.zero_()
     if options.activation == "sigmoid":

@@ -1,13 +1,13 @@
-r"""The forward pass, backward pass and natural gradient of a feed-forward network, written out for a GPU.
+r"""Forward pass, backward pass and natural gradient of a feed-forward network, written explicitly for a GPU.
 
-Each product, and each pass over a matrix, happens once. Layers of equal shape are preconditioned side by side, gradients are written to
-their places instead of added, and the output layer has as many rows in memory as products like (`pyasr.parallel.flat`). Nothing waits for
-the host, so a CUDA graph can hold all of it. The loss is the cross-entropy of one target for each row. With L hidden layers:
+Each product, and each pass over a matrix, is computed once. Layers of equal shape are preconditioned as a batch, gradients are written
+instead of added, and the output layer is padded to a favourable number of rows (`pyasr.parallel.flat`). The device never waits for
+the host, so a CUDA graph can contain the whole step. The loss is the cross-entropy of one target for each row. With L hidden layers:
 
     a_0 = x,  a_l = sigma(W_l a_{l-1} + b_l),  z = W_{L+1} a_L + b_{L+1},     y_{L+1} = dF/dz,  y_l = sigma'(a_l) o (W_{l+1}' y_{l+1})
     dF/d[W_l b_l]  =  Y_l' [A_{l-1} 1]     or, by natural gradient,     g_l Yhat_l' [Ahat_{l-1} onehat]
 
-The gradients that are written lack the factor g_l. It belongs to the factor of the update (`pyasr.tensor.step_kernels.judge`).
+The written gradients lack the factor g_l, which is part of the factor of the update (`pyasr.tensor.step_kernels.judge`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Activation:
     """A nonlinearity.
 
     forward   sigma, in place
-    backward  (y, a_l): y, the derivative by a_l, becomes the derivative by the argument of sigma
+    backward  (y, a_l): replaces y, the derivative by a_l, by the derivative by the argument of sigma
     """
 
     forward: Callable[[Tensor], Tensor]
@@ -55,7 +55,7 @@ def is_plain(network: nn.Module) -> bool:
 
 @dataclass
 class Groups:
-    """The sides of all layers, those of equal shape together.
+    """Natural gradient of the inputs and outputs of all layers, grouped by shape.
 
     first   inputs of the first layer
     inputs  inputs of all other layers
@@ -85,17 +85,17 @@ class Sides:
 
     @property
     def data(self) -> tuple[Tensor, ...]:
-        """Without the columns of ones."""
+        """The data without the columns of ones."""
         return self.first, self.inputs, self.hidden, self.output
 
 
 class FeedForwardPass:
-    """Minibatches of `num_rows` rows.
+    """Gradients of minibatches of `num_rows` rows.
 
     parameters, gradients  weight and bias of one layer after the other. The output layer may have more rows than classes: the gradients of
-                           these become zero, and what they hold has no effect if it is finite.
+                           these rows are zero, and their parameters have no effect if they are finite.
     groups                 None: plain gradients
-    x, targets             (num_rows, input_dim), int64 (num_rows,): to be filled before `gradients`
+    x, targets             (num_rows, input_dim), int64 (num_rows,): fill them before calling `gradients`
     """
 
     def __init__(self, network: FeedForward, num_rows: int, parameters: list[Tensor], gradients: list[Tensor], groups: Groups | None):
@@ -115,8 +115,8 @@ class FeedForwardPass:
     def gradients(self, verdict: Verdict, rate: Tensor, number: Tensor, looks: bool) -> None:
         """Write the gradients of `x` and `targets` and the verdict on them.
 
-        rate, number  of the step, on the device
-        looks         whether natural gradient takes its next W, and prepares the one after it
+        rate, number  learning rate and number of the step, on the device
+        looks         whether natural gradient takes its next W and prepares the one after it
         """
         groups = list(self.groups) if looks else []
         with self._beside(looks):
@@ -145,7 +145,7 @@ class FeedForwardPass:
         self.by_biases[0].add_(0 * self.x.sum())
 
     def _beside(self, forks: bool) -> contextlib.AbstractContextManager:
-        """If `forks`, a GPU runs the block beside what follows, until `_wait`."""
+        """If `forks`, a GPU runs the block concurrently with what follows, until `_wait`."""
         if not forks or self._stream is None:
             return contextlib.nullcontext()
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -170,7 +170,7 @@ class FeedForwardPass:
             above = y
 
     def _preconditioned(self, sides: Sides) -> tuple[Sides, list[Tensor], list[Tensor]]:
-        """(Xhat of all sides, squares of each group as `judge` takes them, H' of each group); plain gradients have no squares and H'."""
+        """(Xhat of all sides, squares of each group as `judge` expects them, H' of each group); the lists are empty for plain gradients."""
         if self.groups is None:
             return sides, [], []
         projections = [group.projections(x) for group, x in zip(self.groups, sides.data)]
@@ -181,7 +181,7 @@ class FeedForwardPass:
         return Sides(*hats, *ones), squares, projections
 
     def _write(self, sides: Sides) -> None:
-        """The gradients of the first layer, of the other hidden layers, and of the output layer."""
+        """Write the gradients of the first layer, of the other hidden layers, and of the output layer."""
         for column, x, y, layers in ((sides.first_ones, sides.first, sides.hidden[:1], slice(1)),
                                      (sides.ones[:-1], sides.inputs[:-1], sides.hidden[1:], slice(1, -1)),
                                      (sides.ones[-1:], sides.inputs[-1:], sides.output, slice(-1, None))):  # fmt: skip
@@ -190,7 +190,7 @@ class FeedForwardPass:
 
 
 def _products(a: Tensor, b: Tensor, totals: list[Tensor]) -> None:
-    """Write a batch of products to these places, at once where they lie at equal distances in one buffer."""
+    """Write a batch of products to these tensors, with one call if they are at equal distances in one buffer."""
     distances = {after.data_ptr() - before.data_ptr() for before, after in zip(totals, totals[1:])}
     if len(distances) == 1 and len({total.untyped_storage().data_ptr() for total in totals}) == 1:
         distance = distances.pop() // totals[0].itemsize

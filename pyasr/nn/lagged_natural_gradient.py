@@ -1,20 +1,20 @@
-r"""Natural gradient on a GPU: the method of `pyasr.nn.natural_gradient` for several sides at once, without waiting for the host.
+r"""Natural gradient on a GPU: the method of `pyasr.nn.natural_gradient` for several sides in a batch, without waiting for the host.
 
-Equations (9) to (12) there have an eigen-decomposition of an R x R matrix, which the host computes. A step that waits for it leaves the
-GPU idle. Here the host has a whole update period for it. It receives a Gram matrix of a minibatch and answers with a matrix that mixes
-rows:
+Equations (9) to (12) of that module contain an eigen-decomposition of an R x R matrix, which the host computes. If a step waited for it,
+the GPU would be idle. Here, the host has a whole update period for it. It receives a Gram matrix of a minibatch and returns a matrix that
+mixes rows:
 
     S  = [J; W] [J; W]'  (2R x 2R),  with the blocks  K = J J',  L = J W',  W W';   and tr(X X')                                       (1)
     W' = A [J; W],           A = E'^1/2 C^-1/2 U' E^-1/2 [ (eta / N) I,  M ]   (R x 2R)                                                (2)
 
-The lag is defined: S of a minibatch in which F is updated belongs to the W of that minibatch, and (2) takes place at the beginning of
-the next such minibatch, `update_period` minibatches later. With `update_period` 1, every minibatch sees the same W as without the lag.
-The first minibatches, in all of which F is updated, are those of `OnlineNaturalGradient`, which hands over its state.
+The lag is well defined: S of a minibatch in which F is updated uses the W of that minibatch, and (2) takes effect at the beginning of
+the next such minibatch, `update_period` minibatches later. With `update_period` 1, every minibatch uses the same W as without the lag.
+The first minibatches, which all update F, are processed by `OnlineNaturalGradient`, which hands over its state.
 
-Orthonormality (see "Numerical hazards" there) is checked one update later: the block W W' is E^1/2 O E^1/2 for the W in use. If O is not
-the unit matrix to within the tolerance, the rows are mixed once more, by G = E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses
-G K G' and G L G' instead of K and L, and answers [A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is an inverse root
-of O from its eigenvectors.
+Orthonormality (see "Numerical hazards" there) is checked one update later: the block W W' is E^1/2 O E^1/2 for the W in use. If O differs
+from the unit matrix by more than the tolerance, the rows are mixed again, by G = E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses
+G K G' and G L G' instead of K and L, and returns [A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an
+inverse root of O from its eigenvectors.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from pyasr.tensor.step_kernels import residual
 
 @dataclass(frozen=True)
 class Looks:
-    """What the host receives of a minibatch.
+    """The host's input from a minibatch.
 
     gram, traces   S of each side (B, 2R, 2R) and tr(X X') (B,), valid after `wait`
-    inverse_units  (B,): what J has been multiplied by, so that S stays within the range of float32
+    inverse_units  (B,): factors on J that keep S within the range of float32
     num_rows       N
     """
 
@@ -66,13 +66,13 @@ Pending = tuple[Tensor, list[tuple[Tensor, Tensor, float]]]  # J (B, R, width), 
 class LaggedNaturalGradient:
     """B sides of equal shape.
 
-    sides    hold the state to begin with; `give_back` puts the present state there
-    ones     whether a column of ones is appended to X; it is never formed
-    width    columns of X in memory; those beyond D are zero
+    sides    initial state; `give_back` writes the present state to them
+    ones     whether a column of ones is appended to X; the column is never stored
+    width    columns of X in memory; those from D on are zero
     workers  threads of the host; None: the caller computes
 
-    A minibatch with an update of F: the host copies what `take` returns to `mix` and `inverse_units`; the device does `begin`,
-    `projections` and `look`; the host copies `gram` and `traces` and calls `answer`. Other minibatches need `projections` alone.
+    In a minibatch with an update of F, the host copies the result of `take` to `mix` and `inverse_units`; the device executes `begin`,
+    `projections` and `look`; the host copies `gram` and `traces` and calls `answer`. Other minibatches need only `projections`.
     """
 
     def __init__(self, sides: list[OnlineNaturalGradient], ones: bool, width: int, dtype: torch.dtype,
@@ -98,11 +98,11 @@ class LaggedNaturalGradient:
 
     @property
     def factor(self) -> Tensor:
-        """W of each side, (B, R, width), with the column of ones behind; a view."""
+        """W of each side, (B, R, width), followed by the column of ones; a view."""
         return self.rows[:, self.rank :]
 
     def _narrow(self) -> None:
-        """W in the type of the data."""
+        """Copy W to the type of the data."""
         self.w.copy_(self.factor[..., : self.w.shape[2]])
         if self.ones:
             self.last.copy_(self.factor[..., -1:])
@@ -120,7 +120,7 @@ class LaggedNaturalGradient:
         return ht.add_(self.last) if self.ones else ht
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(Xhat (N, D), the column of ones as it becomes (N,), g) of one side's X (N, D), and S where `looks`."""
+        """(Xhat (N, D), the transformed column of ones (N,), g) of one side's X (N, D); computes S if `looks`."""
         x = x.contiguous()[None]
         ht, xhat = self.projections(x), torch.empty_like(x)
         before, after = residual(x, ht, self.w, xhat).sum((1, 2))
@@ -134,7 +134,7 @@ class LaggedNaturalGradient:
         return xhat[0], column, root_of_ratio(before, after)
 
     def look(self, x: Tensor, ht: Tensor) -> None:
-        """S of equation (1), on the device; `traces` is for the caller to fill."""
+        """S of equation (1), on the device; the caller fills `traces`."""
         j = self.rows[:, : self.rank]
         j[..., : x.shape[2]] = wide_product(ht, x, j.dtype)
         if self.ones:
@@ -142,10 +142,10 @@ class LaggedNaturalGradient:
         j.mul_(self.inverse_units)
         with _all_of_float32():
             torch.bmm(self.rows, self.rows.mT, out=self.gram)
-        j.nan_to_num_(0.0, 0.0, 0.0)  # 0 times J must be 0
+        j.nan_to_num_(0.0, 0.0, 0.0)  # so that 0 times J is 0
 
     def answer(self, looks: Looks) -> None:
-        """Begin to compute A of each side, on other cores of the host where there are `workers`."""
+        """Start to compute A of each side, on other cores of the host if there are `workers`."""
         submit = self.workers.submit if self.workers else _at_once
         self._answers = [submit(self._solve, number, looks) for number in range(self.num)]
 
@@ -156,11 +156,11 @@ class LaggedNaturalGradient:
                         side.alpha, side.eta(looks.num_rows), looks.num_rows, self.dim)  # fmt: skip
 
     def answers(self) -> list[Answer]:
-        """Of each side, once they are there; empty where none was asked for since the last `take`."""
+        """Wait for the answer of each side; empty if none was requested since the last `take`."""
         return [answer.result() for answer in self._answers]
 
     def take(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """(A (B, R, 2R), 1 / unit (B,)) for `mix` and `inverse_units`, and the eigenvalues become those of W'; None without an answer."""
+        """(A (B, R, 2R), 1 / unit (B,)) for `mix` and `inverse_units`; sets the eigenvalues to those of W'. None without an answer."""
         if not self._answers:
             return None
         mixes, self.eigenvalues, units = map(list, zip(*self.answers()))
@@ -168,25 +168,25 @@ class LaggedNaturalGradient:
         return np.stack(mixes), 1 / np.array(units)
 
     def pending(self) -> Pending:
-        """What is under way, as tensors and plain values for a checkpoint; waits for the answers."""
+        """The computation in progress, as tensors and plain values for a checkpoint; waits for the answers."""
         answers = [(torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit) for mix, eigenvalues, unit in self.answers()]
         return self.rows[:, : self.rank].clone(), answers
 
     def restore(self, pending: Pending) -> None:
-        """Go on, after `give_back` has been read by the sides, from what `pending` gave."""
+        """Restore the result of `pending`, after the sides have read that of `give_back`."""
         j, answers = pending
         self.rows[:, : self.rank] = j.to(self.rows.device)
         self._answers = [_at_once(lambda answer=(mix.numpy(), eigenvalues.numpy(), unit): answer) for mix, eigenvalues, unit in answers]
 
     def give_back(self) -> None:
-        """Put W and its eigenvalues where the sides have theirs."""
+        """Write W and its eigenvalues to the sides."""
         for side, factor, eigenvalues in zip(self.sides, self.factor, self.eigenvalues):
             parts = [factor[:, : self.columns], factor[:, -1:]] if self.ones else [factor[:, : self.columns]]
             side.set(torch.cat(parts, 1), torch.from_numpy(eigenvalues))
 
 
 def _at_once(function: Callable, *arguments) -> Future:
-    """What a pool's `submit` gives, computed by the caller."""
+    """Like a pool's `submit`, but computed by the caller."""
     future = Future()
     future.set_result(function(*arguments))
     return future
@@ -194,7 +194,7 @@ def _at_once(function: Callable, *arguments) -> Future:
 
 @contextlib.contextmanager
 def _all_of_float32() -> Iterator[None]:
-    """A GPU multiplies float32 with its whole mantissa in the block, whatever `--precision` is: W would lose digits in every update."""
+    """Multiply float32 on a GPU with the full mantissa, whatever `--precision` is: otherwise, W would lose digits in every update."""
     settings = torch.backends.cuda.matmul
     before, settings.allow_tf32 = settings.allow_tf32, False
     try:
@@ -204,7 +204,7 @@ def _all_of_float32() -> Iterator[None]:
 
 
 def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """a b of batches (B, M, K) and (B, K, N), summed and given in `dtype`."""
+    """Products of batches a (B, M, K) and b (B, K, N), accumulated and returned in `dtype`."""
     if a.dtype == dtype:
         return a @ b
     if a.device.type == "cuda":
@@ -214,7 +214,7 @@ def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
 
 def next_mix(gram: np.ndarray, trace: float, inverse_unit: float, eigenvalues: np.ndarray, alpha: float, eta: float, num_rows: int,
              dim: int) -> Answer:  # fmt: skip
-    """What follows from S (2R, 2R); where that is not finite, everything stays as it is."""
+    """The answer to S (2R, 2R); it changes nothing if S is not finite."""
     rank = len(eigenvalues) - 1
     z, scales = np.empty((rank, rank)), Scales(np.empty(rank), np.empty(rank))
     side = Side(inverse_unit, eigenvalues, alpha, eta, num_rows, dim)

@@ -1,22 +1,22 @@
-r"""Layers of Kaldi's nnet2 recipes (its PnormComponent, NormalizeComponent and SumGroupComponent), with their own derivatives.
+r"""Layers of Kaldi's nnet2 recipes (its PnormComponent, NormalizeComponent and SumGroupComponent), with explicit derivatives.
 
 p-norm (Zhang, Trmal, Povey, Khudanpur, "Improving deep neural network acoustic models using generalized maxout networks", ICASSP 2014)
-with p = 2, of M groups of G inputs each; group j holds the inputs j, j + M, j + 2 M, ...
+with p = 2, of M groups of G inputs each; group j consists of the inputs j, j + M, j + 2 M, ...
 
     y_j = (sum_{i in j} x_i^2)^(1/2),            dF/dx_i = dF/dy_j x_i / y_j,  0 where y_j = 0
 
-Kaldi's groups are consecutive inputs. The two are the same network with the rows of the weights before them in another order; inputs that
-lie M apart are added in long vectors, on a CPU two to three times as fast, in bfloat16 backwards nine times.
+Kaldi's groups are consecutive inputs. Both are the same network with permuted rows of the preceding weights. With a distance of M between
+inputs, additions are on long vectors, on a CPU two to three times as fast, in the backward pass of bfloat16 nine times.
 
 Normalisation of a vector of D elements to root mean square 1
 
     f = max(2^-66, x.x / D)^(-1/2),   y = f x,   dF/dx = f (dF/dy - y (y . dF/dy) / D),  without the second term at the floor
 
-Sum of outputs by groups, for a softmax whose outputs belong several to one class: with logits z and the outputs o of class s
+Sum of outputs by groups, for a softmax with several outputs per class: with logits z and the outputs o of class s
 
     u_s = log sum_{o in s} exp(z_o),   so that  softmax(u)_s = sum_{o in s} softmax(z)_o;    dF/dz_o = exp(z_o - u_s) dF/du_s
 
-computed from the differences to the class's first output, so that no sum is zero and a class of one output costs next to nothing.
+computed from the differences to the class's first output, so that no sum is zero and a class with one output has almost no cost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import torch
 from torch import nn
 
 FLOOR = 2.0**-66
-GREATEST_LOG_RATIO = 80.0  # of two outputs of a class: keeps their sum in float32
+GREATEST_LOG_RATIO = 80.0  # maximum log ratio of two outputs of a class: keeps their sum within float32
 
 
 def _widened(x: torch.Tensor) -> torch.Tensor:
-    """`x` in a type in which sums over it are exact enough: at least float32."""
+    """`x` in a type that is precise enough for sums: at least float32."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -49,7 +49,7 @@ class _PNormFunction(torch.autograd.Function):
 
 
 def _groups(x: torch.Tensor, size: int) -> torch.Tensor:
-    """(N, size * M) as (N, size, M), also where N is 0."""
+    """(N, size * M) as (N, size, M), including N = 0."""
     return x.view(len(x), size, x.shape[1] // size)
 
 
@@ -106,9 +106,9 @@ class _SumGroupFunction(torch.autograd.Function):
 
 
 class SumGroup(nn.Module):
-    """Logits of outputs to those of the classes they belong to: (N, num_classes + len(extras)) to (N, num_classes).
+    """Logits of outputs to logits of their classes: (N, num_classes + len(extras)) to (N, num_classes).
 
-    extras  output c < num_classes belongs to class c; the classes of all further outputs are here, int64
+    extras  classes of the outputs from num_classes on, int64; output c < num_classes belongs to class c
     """
 
     def __init__(self, extras: torch.Tensor):

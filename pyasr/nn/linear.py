@@ -1,4 +1,4 @@
-"""An affine layer whose products are those of `pyasr.tensor.products`."""
+"""An affine layer that uses the products of `pyasr.tensor.products`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class _Affine(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """An `nn.Linear` that is quicker in float32 on some processors."""
+    """An `nn.Linear` that is faster in float32 on some processors."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """As `nn.Linear`."""
+        """As in `nn.Linear`."""
         if x.dtype != torch.float32 or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return super().forward(x)
         if x.dim() == 1:

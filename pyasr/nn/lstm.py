@@ -1,9 +1,9 @@
-r"""Long short-term memory with projections, peepholes and clipped cells, and derivatives of its own.
+r"""Long short-term memory with projections, peepholes and clipped cells, and explicit derivatives.
 
 References: H. Sak, A. Senior, F. Beaufays, "Long short-term memory recurrent neural network architectures for large scale acoustic
 modeling", Interspeech 2014 (projections, peepholes: Kaldi's LSTMP layers); W. Chan, I. Lane, arXiv:1504.01482 (clipped cells).
 
-With x_t the inputs, c_t the cells, r_t what is fed back, and d the delay (1 in most networks; Kaldi's layers have 1, 2, 3):
+With x_t the inputs, c_t the cells, r_t the recurrent input, and d the delay (1 in most networks; Kaldi's layers have 1, 2, 3):
 
     i_t = sigma(W_ix x_t + W_ir r_{t-d} + p_i c_{t-d} + b_i)                                                                         (1)
     f_t = sigma(W_fx x_t + W_fr r_{t-d} + p_f c_{t-d} + b_f)
@@ -13,27 +13,27 @@ With x_t the inputs, c_t the cells, r_t what is fed back, and d the delay (1 in 
     m_t = o_t tanh(c_t)                                                                                                              (3)
     y_t = W_p m_t + b_p,      r_t = the first elements of y_t                                                                        (4)
 
-p (peepholes) are diagonal, and missing unless asked for, as b_p is; without a projection y_t = r_t = m_t; C = infinity means no clipping.
-W_x x_t + b of all frames is one product before the loop over time. Backwards the loop gives the derivatives by the arguments of the
-nonlinearities, a_t (i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after
-the loop, so that natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). Where (2) clips, its
+p (peepholes) are diagonal and, like b_p, optional; without a projection y_t = r_t = m_t; C = infinity disables clipping.
+W_x x_t + b of all frames is one product before the loop over time. The backward loop computes the derivatives by the arguments of the
+nonlinearities, a_t (i, f, g, o concatenated), and by y_t. The gradients of all parameters are products of these over all frames, after
+the loop, so that natural gradient preconditions them as for any affine layer (`pyasr.nn.preconditioned_layers`). Where (2) clips, its
 derivative is 0.
 
-With a limit G on derivatives that go back in time, which would else grow from frame to frame, a vector of them (of one sequence, by c_t or
-r_t of one frame) that is longer is scaled to the length G:
+With a limit G on derivatives that are propagated back in time, which could otherwise grow from frame to frame, a vector of them (of one
+sequence, by c_t or r_t of one frame) with a norm above G is scaled to the norm G:
 
     dF/dc_t  <-  dF/dc_t min(1, G / |dF/dc_t|),      dF/dr_t  <-  dF/dr_t min(1, G / |dF/dr_t|)                                      (5)
 
-dF/dc_t is all of it, by m_t, o_t and later frames; dF/dr_t is that by later frames, and that by the layer above too where y_t = r_t is a
-projection. These are the places where Kaldi has its ClipGradientComponent (norm-based; steps/nnet3/components.py, AddLstmLayer), but
-without a projection: there that script has what the layer above gives clipped, which never goes round, and here, as in the later
-lstm-layer of its xconfig, it is what comes from later frames.
+dF/dc_t is the total derivative, by m_t, o_t and later frames. dF/dr_t is the derivative by later frames and, if y_t = r_t is a
+projection, by the layer above, too. Kaldi has its ClipGradientComponent in the same places (norm-based; steps/nnet3/components.py,
+AddLstmLayer), except without a projection: there, that script clips the derivative by the layer above, which is not propagated in time.
+Here, as in the later lstm-layer of Kaldi's xconfig, the derivative by later frames is clipped.
 
-A delay of d makes d sequences of every one, each with a d-th of the frames (zeros are appended where that is no whole number); they go
-through the loop side by side.
+A delay of d splits each sequence into d sequences, each with every d-th frame (padded with zeros to a multiple of d); the loop processes
+them as a batch.
 
-On a GPU cuDNN computes, derivatives included, the layers that it knows (`Lstm.is_cudnns`): those with d = 1 and y_t = r_t, without p, C and
-b_p, whose gradients nothing preconditions or clips.
+On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with d = 1 and y_t = r_t, without p,
+C and b_p, and without preconditioned or clipped gradients.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from pyasr.nn.linear import Linear
 from pyasr.nn.lstm_loop import Recurrence, weights_of
 from pyasr.nn.preconditioned_layers import FactorsPreconditioner, PreconditionedLinear
 
-_CUDNN_OF_BFLOAT16 = 91300  # the first whose LSTM takes it (github.com/pytorch/pytorch/pull/164411)
-# Parameters lie as pyasr.parallel.flat has them, so cuDNN copies a layer's for every minibatch: little beside their products.
+_CUDNN_OF_BFLOAT16 = 91300  # first version whose LSTM supports bfloat16 (github.com/pytorch/pytorch/pull/164411)
+# Parameters have the layout of pyasr.parallel.flat, so cuDNN copies a layer's for every minibatch, at a small cost.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory")
 
 
 class LstmState(NamedTuple):
-    """What is remembered between two parts of N sequences, of the last d frames: r (d, N, recurrent_dim) and c (d, N, cell_dim), which is
-    float32 at least: in many frames a cell adds up what is small beside it."""
+    """State between two parts of N sequences, for the last d frames: r (d, N, recurrent_dim) and c (d, N, cell_dim). c is at least
+    float32, because a cell accumulates small numbers over many frames."""
 
     r: Tensor
     c: Tensor
@@ -67,18 +67,18 @@ class Lstm(nn.Module):
     """One direction of one layer: (T, N, input_dim) to (T, N, output_dim), N sequences of T frames.
 
     cell_dim           H
-    recurrent_dim      elements of y_t that are fed back; 0: no projection, all H are
-    nonrecurrent_dim   elements of y_t that are not
+    recurrent_dim      elements of y_t that are fed back; 0: no projection, all H are fed back
+    nonrecurrent_dim   elements of y_t that are not fed back
     cell_clip          C; 0: no clipping
     delay              d
     backward           whether time runs from the last frame to the first
-    projection_bias    whether there is b_p
+    projection_bias    whether the projection has b_p
     gradient_clip      G; 0: no limit
-    natural_peepholes  whether natural gradient is for p too, not for matrices alone
+    natural_peepholes  whether natural gradient applies to p, too
     """
 
     preconditioner: FactorsPreconditioner | None = None  # of p
-    in_loop: str | None = None  # what cuDNN lacks for the last minibatch, which the loop computed; "": cuDNN did; None: there was none
+    in_loop: str | None = None  # why the loop instead of cuDNN computed the last minibatch; "": cuDNN did; None: no minibatch yet
 
     def __init__(self, input_dim: int, cell_dim: int, recurrent_dim: int = 0, nonrecurrent_dim: int = 0, peepholes: bool = False,
                  cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True, projection_bias: bool = False,
@@ -92,30 +92,30 @@ class Lstm(nn.Module):
         self.projection = Linear(cell_dim, self.output_dim, bias=projection_bias) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
         self.natural_peepholes = natural_peepholes
-        self.watch: Callable[[Tensor, Tensor], None] | None = None  # is told i, f, g, o (T, N, 4 H) and c (T, N, H) of all frames
+        self.watch: Callable[[Tensor, Tensor], None] | None = None  # called with i, f, g, o (T, N, 4 H) and c (T, N, H) of all frames
 
     @property
     def factors_to_precondition(self) -> Tensor | None:
-        """Those that natural gradient is for, beside matrices."""
+        """Vectors of factors that natural gradient applies to, in addition to matrices."""
         return self.peepholes if self.natural_peepholes else None
 
     def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None) \
             -> tuple[Tensor, LstmState]:  # fmt: skip
-        """The outputs, and the state after `end` frames, or all, in the direction of time; without a state before it begins with zeros.
+        """The outputs, and the state after `end` frames (None: all) in the direction of time; without a `state` it starts with zeros.
 
-        lengths  int64 (N): frames of each sequence; what lies behind them is no part of it. None: T
+        lengths  int64 (N): frames of each sequence, without padding. None: T
         """
         x = reverse(x, lengths) if self.backward else x
         y, after = by_torch([self], x, state) if self.is_cudnns(x, state, end) else self.remember(self.input(x), state, end)
         return reverse(y, lengths) if self.backward else y, after
 
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
-        """Whether cuDNN serves these arguments of `forward`. Of states it has that after all frames alone, its cells in the type of x."""
+        """Whether cuDNN supports these arguments of `forward`. It returns only the state after all frames, with cells in the type of x."""
         self.in_loop = self.why_not_cudnn(x, state, end)
         return not self.in_loop
 
     def why_not_cudnn(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> str:
-        """What cuDNN lacks for these arguments of `forward`; empty where it serves them."""
+        """The feature that cuDNN lacks for these arguments of `forward`; empty if it supports them."""
         p, is_carried = self.projection, state is not None or end is not None
         is_projected_as_torchs = p is None or p.bias is None and self.output_dim == self.recurrent_dim < self.cell_dim
         lacking = {
@@ -133,7 +133,7 @@ class Lstm(nn.Module):
         return next((name for name, is_wanted in lacking.items() if is_wanted), "")
 
     def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
-        """The same from W_x x_t + b of all frames (T, N, 4 H); first is the frame that is first in the direction of time."""
+        """Outputs and state from W_x x_t + b of all frames (T, N, 4 H), in the direction of time."""
         state = state or self._initial_state(a)
         ((y, cells),) = _remember([self], [a], [state])
         end = len(a) if end is None else end
@@ -145,19 +145,19 @@ class Lstm(nn.Module):
         return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
 
     def shape(self) -> tuple:
-        """What layers that go side by side through the loop have in common."""
+        """The properties shared by layers that the loop processes as a batch."""
         p = self.projection
         return (self.cell_dim, self.recurrent_dim, self.output_dim, self.cell_clip, self.delay, self.gradient_clip,
                 self.peepholes is None, p is None, p is not None and p.bias is None)  # fmt: skip
 
 
 def goes_side_by_side(directions: Sequence[Lstm], x: Tensor) -> bool:
-    """Whether the loop takes several layers at once: on a GPU, where a frame of one leaves most of it idle, if they are of one shape."""
+    """Whether the loop processes these layers as a batch: on a GPU, which one layer does not fill, if they have the same shape."""
     return x.device.type != "cpu" and len({lstm.shape() for lstm in directions}) == 1
 
 
 def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """The outputs of layers of one shape (T, N, dims), one beside the other, by one loop; arguments as of `Lstm.forward`."""
+    """The concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments as of `Lstm.forward`."""
     parts = [lstm.input(reverse(x, lengths) if lstm.backward else x) for lstm in directions]
     results = _remember(directions, parts, [lstm._initial_state(a) for lstm, a in zip(directions, parts)])
     outputs = (y[: len(x)] for y, _ in results)
@@ -165,7 +165,7 @@ def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None =
 
 
 def _remember(layers: Sequence[Lstm], parts: Sequence[Tensor], states: Sequence[LstmState]) -> list[tuple[Tensor, Tensor]]:
-    """y and c of each layer, of all frames and what a delay appends to them."""
+    """y and c of each layer, for all frames including the padding for the delay."""
     delay, (num_frames, num_sequences, _) = layers[0].delay, parts[0].shape
     parts = [F.pad(a, (0, 0, 0, 0, 0, -num_frames % delay)) for a in parts]
     shape, parts = parts[0].shape[:2], [a.view(-1, delay * num_sequences, a.shape[2]) for a in parts]
@@ -183,15 +183,15 @@ def _name(x: Tensor) -> str:
 
 
 def cudnn_takes(x: Tensor) -> bool:
-    """Whether cuDNN computes LSTM layers of x: it is on a GPU, and cuDNN knows its type."""
+    """Whether cuDNN computes LSTM layers of x, by its device and type."""
     return torch.cudnn_is_acceptable(x) and (x.dtype != torch.bfloat16 or torch.backends.cudnn.version() >= _CUDNN_OF_BFLOAT16)
 
 
 def by_torch(directions: Sequence[Lstm], x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
-    """The outputs of layers as `Lstm.is_cudnns` says, and the state after all frames (of each direction), by torch's own LSTM.
+    """Outputs of layers that `Lstm.is_cudnns` accepts, and the state after all frames (of each direction), by torch's own LSTM.
 
-    directions  one layer, whose first frame is the first of x whichever its direction, or two of one shape: forwards, backwards, whose
-                outputs lie side by side
+    directions  one layer, whose first frame is the first of x whatever its direction, or two of one shape, forward and backward, whose
+                outputs are concatenated
     """
     first, num_directions = directions[0], len(directions)
     before = state or [x.new_zeros(num_directions, x.shape[1], dim) for dim in (first.recurrent_dim, first.cell_dim)]
@@ -203,13 +203,13 @@ def by_torch(directions: Sequence[Lstm], x: Tensor, state: LstmState | None = No
 
 
 def _torchs_weights(lstm: Lstm) -> list[Tensor]:
-    """As torch has them; the second of its biases is 0."""
+    """The weights in torch's layout; the second of its biases is 0."""
     biases = [] if lstm.input.bias is None else [lstm.input.bias, torch.zeros_like(lstm.input.bias)]
     return [lstm.input.weight, lstm.recurrent.weight, *biases, *([] if lstm.projection is None else [lstm.projection.weight])]
 
 
 def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """Sequences (T, N, D) from their last frame to their first; of one that is shorter than T, what lies behind it stays there."""
+    """Reverse sequences (T, N, D) in time; frames after the end of a shorter sequence stay in place."""
     if lengths is None:
         return x.flip(0)
     num_frames, num_sequences, _ = x.shape
@@ -219,5 +219,5 @@ def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
 
 
 def _last(before: Tensor, frames: Tensor, end: int) -> Tensor:
-    """The last d of `before` (d, N, D) and the first `end` of `frames` (T, N, D)."""
+    """The last d frames of `before` (d, N, D) followed by the first `end` of `frames` (T, N, D)."""
     return torch.cat([before[end:], frames[max(end - len(before), 0) : end]])

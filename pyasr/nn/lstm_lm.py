@@ -1,13 +1,13 @@
-r"""A language model of words by long short-term memory, and its file.
+r"""An LSTM language model of words, and its file.
 
 References: M. Sundermeyer, R. Schlueter, H. Ney, "LSTM neural networks for language modeling", Interspeech 2012; O. Press, L. Wolf, "Using
-the output embedding to improve language models", EACL 2017 (one matrix E for the words' vectors at both ends).
+the output embedding to improve language models", EACL 2017 (one matrix E for the words' vectors at input and output).
 
-With w_0 the sentence's boundary, w_1 ... w_k its words and e(w) the row of E that belongs to w,
+With w_0 the sentence boundary, w_1 ... w_k the words and e(w) the row of E for w,
 
     s_t = LSTM(e(w_{t-1}), s_{t-1}),  s_0 = 0,          p(w_t | w_0 ... w_{t-1}) = softmax(E y_t + b),   y_t the topmost output in s_t
 
-w_{k+1} is the boundary again: p(end of the sentence). A sentence knows nothing of those before, like an utterance that is rescored.
+w_{k+1} is the boundary again: p(end of the sentence). A sentence does not depend on previous sentences, as in rescoring.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _FIRST_WEIGHTS = 0.1
 
 
 class WordLstm(Described):
-    """The network, over ids of words from 0, which is the boundary.
+    """The network, over word ids from 0, which is the boundary.
 
     num_words   rows of E
     dim         elements of a word's vector, and cells of each layer
-    dropout     share of elements that are left out in training: of words' vectors, between layers, of y_t
+    dropout     proportion of elements dropped in training: of words' vectors, between layers, of y_t
     """
 
     def __init__(self, num_words: int, dim: int, num_layers: int = 1, dropout: float = 0.0):
@@ -48,7 +48,7 @@ class WordLstm(Described):
         nn.init.uniform_(self.embedding.weight, -_FIRST_WEIGHTS, _FIRST_WEIGHTS)
 
     def describe(self) -> dict:
-        """What `from_description` makes a network of this shape of."""
+        """The arguments with which `from_description` constructs a network of this shape."""
         return {"num_words": self.num_words, "dim": self.dim, "num_layers": self.num_layers, "dropout": self.share}
 
     @classmethod
@@ -58,7 +58,7 @@ class WordLstm(Described):
     def forward(self, words: Tensor, states: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(y after each word (T, N, dim), states after the last ones) of N sequences of T words, int64 (T, N).
 
-        states  (N, state_dim), before the first words: h and c of each layer, from the lowest on; None: zeros
+        states  (N, state_dim), before the first words: h and c of each layer, from the lowest layer up; None: zeros
         """
         y, after = self.dropout(self.embedding(words)), []
         before = y.new_zeros(words.shape[1], self.state_dim) if states is None else states
@@ -79,9 +79,9 @@ class WordLstm(Described):
 
 @dataclass
 class LstmLm:
-    """A network with the words that its ids from 1 on stand for.
+    """A network and the words for its ids from 1 on.
 
-    weight  the share of this model beside the n-gram model that it was trained beside (`pyasr.lang.mixture`); None: there was none
+    weight  interpolation weight next to the n-gram model of its training (`pyasr.lang.mixture`); None: trained without one
     """
 
     network: WordLstm
@@ -90,7 +90,7 @@ class LstmLm:
 
     @property
     def num_words(self) -> int:
-        """With the boundary."""
+        """Number of words, including the boundary."""
         return self.network.num_words
 
     def start(self) -> Tensor:
@@ -103,7 +103,7 @@ class LstmLm:
             return self.network(words[None].to(states.device), states)[1]
 
     def log_probabilities(self, states: Tensor) -> Tensor:
-        """ln p of every word, and of the sentence's end in column BOUNDARY, after each state: (N, num_words)."""
+        """ln p of every word, and of the end of the sentence in column BOUNDARY, after each state: (N, num_words)."""
         with torch.inference_mode():
             top = states[:, -2 * self.network.dim : -self.network.dim]
             return self.network.logits(top).log_softmax(1)
@@ -116,15 +116,15 @@ class LstmLm:
 
 
 def load_lm(path: Path) -> LstmLm:
-    """The model of a file, or of a directory of utils/train_lstm_lm.py, on the CPU. Raises UserError for anything else."""
+    """The model of a file, or of a directory of utils/train_lstm_lm.py, on the CPU. Raises UserError for other files."""
     path = Path(path) / LM_FILE if Path(path).is_dir() else Path(path)
 
     def make(content: dict) -> LstmLm:
         if content["format"] != _FORMAT and "language_model" in content:
-            raise UserError(f"{path}: a model file of format {content['format']}, this pyasr reads {_FORMAT}; use the pyasr that wrote it")
+            raise UserError(f"{path}: model file of format {content['format']}, but this pyasr reads {_FORMAT}; use that which wrote it")
         network = restored(lambda: WordLstm.from_description(content["language_model"]), content["parameters"])
         if len(content["words"]) != network.num_words - 1:
-            raise ValueError("another number of words than the network's")
+            raise ValueError("a number of words that differs from the network's")
         return LstmLm(network, content["words"], content["weight"])
 
     return load_object(path, make, "LSTM language model", "train the language model", "utils/train_lstm_lm.py")

@@ -1,8 +1,8 @@
-r"""The loop over time of LSTM layers, and its derivatives, for B layers of one shape side by side; equations in `pyasr.nn.lstm`.
+r"""The loop over time of LSTM layers, and its derivatives, for a batch of B layers of one shape; equations in `pyasr.nn.lstm`.
 
-Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. A frame is one product for all layers
-(two with a projection) and the cells (`pyasr.tensor.lstm_cells`), each way; on a GPU with Triton that is one kernel. Nothing waits
-for the GPU and all shapes are those of the arguments, so that forward and backward can be captured as a CUDA graph.
+Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. A frame takes one product for all layers
+(two with a projection) and the cells (`pyasr.tensor.lstm_cells`), in each pass; on a GPU with Triton these are one kernel. The host never
+waits for the GPU, and all shapes follow from the arguments, so forward and backward can be captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def weights_of(lstm: Lstm) -> tuple[Tensor | None, ...]:
-    """The weights that the loop needs: W_r, W_p, b_p, p; None for those that the layer lacks."""
+    """The weights that the loop needs: W_r, W_p, b_p, p; None for those that the layer does not have."""
     projection = (None, None) if lstm.projection is None else (lstm.projection.weight, lstm.projection.bias)
     return lstm.recurrent.weight, *projection, lstm.peepholes
 
@@ -62,7 +62,7 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *derivatives):
-        """From the last frame to the first, then the weights."""
+        """From the last frame to the first, then the gradients of the weights."""
         a, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         num, layer = len(ctx.layers), ctx.layers[0]
         dy, dcells = _together(derivatives[:num], y[:, 1:]), _together(derivatives[num : 2 * num], cells[:, 1:], is_optional=True)
@@ -84,7 +84,7 @@ class Recurrence(torch.autograd.Function):
 
 
 class _FeedBack:
-    """Derivatives by r_t through the next frame, and their limits (5).
+    """Derivatives by r_t through the next frame, with their limits (5).
 
     dr           (B, N, recurrent_dim): receives the derivatives by the state before the first frame
     is_to_state  whether these derivatives are needed
@@ -102,7 +102,7 @@ class _FeedBack:
             self._cells.bound(dy, self._limit)
 
     def __call__(self, da: Tensor, dy: Tensor | None) -> None:
-        """Add the derivatives that `da` causes to `dy` of the frame before. If `dy` is None, write them to `dr`."""
+        """Add the derivatives caused by `da` to `dy` of the previous frame. If `dy` is None, write them to `dr`."""
         is_bounded = self._limit and not self._is_all_fed_back
         if dy is not None and not is_bounded:
             add_bmm(dy[..., : self._dim], da, self._by_recurrent)
@@ -117,21 +117,21 @@ class _FeedBack:
 
 
 def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """The parts as one tensor (B, ...). A single part shares its memory."""
+    """The parts as one tensor (B, ...). A single part is not copied."""
     if parts[0] is None:
         return None
     return parts[0][None] if len(parts) == 1 else torch.stack(parts)
 
 
 def _begun(state: Tensor, num_frames: int, dim: int) -> Tensor:
-    """Memory for frames (B, 1 + T, N, dim). The first frame begins with `state` (B, N, ·)."""
+    """Memory for frames (B, 1 + T, N, dim), of which the first is `state` (B, N, ·)."""
     frames = state.new_empty(len(state), 1 + num_frames, state.shape[1], dim)
     frames[:, 0, :, : state.shape[2]] = state
     return frames
 
 
 def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = False) -> Tensor | None:
-    """Derivatives as one tensor (B, T, N, ·) of the shape of `like`; 0 for parts that are None. If `is_optional` and all are None: None."""
+    """Derivatives as one tensor (B, T, N, ·) of the shape of `like`; 0 for parts that are None. None if `is_optional` and all are None."""
     if is_optional and all(part is None for part in parts):
         return None
     total = like.new_empty(like.shape)
@@ -141,7 +141,7 @@ def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = 
 
 
 def _gradients(lstm: Lstm, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients of `weights_of` a layer; None for those that a preconditioner has written."""
+    """The gradients of `weights_of` a layer; None for gradients that a preconditioner has written."""
     before = y[:-1, :, : lstm.recurrent_dim]
     recurrent, _ = own_gradients(lstm.recurrent, before.flatten(0, 1), da.flatten(0, 1))
     projection = (None, None) if lstm.projection is None else own_gradients(lstm.projection, m.flatten(0, 1), dy.flatten(0, 1))

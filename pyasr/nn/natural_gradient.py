@@ -1,42 +1,42 @@
-r"""Natural gradient for stochastic gradient descent: data multiplied by a smoothed inverse of their own covariance.
+r"""Natural gradient for stochastic gradient descent: data are multiplied by a smoothed inverse of their covariance.
 
 References
     D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter averaging", arXiv:1410.7455: the
-    method, and its simple form. Kaldi's nnet3 and nnet2 programs, whose behaviour with the same options `OnlineNaturalGradient` and
-    `precondition_within_minibatch` have.
+    method, and its simple form. `OnlineNaturalGradient` and `precondition_within_minibatch` behave as Kaldi's nnet3 and nnet2 programs with
+    the same options.
 
 Why
-    The weights of an affine layer move by lr Y' X: X (N x D_in) its inputs for a minibatch, with a 1 appended for the bias, Y (N x D_out)
-    the derivatives by its outputs. The natural gradient multiplies this by the inverse Fisher matrix. That matrix is approximated here by
-    the Kronecker product of the uncentred covariances of the two sides, so that each side can be preconditioned alone,
+    The weights of an affine layer move by lr Y' X: X (N x D_in) are its inputs in a minibatch, with a 1 appended for the bias, Y (N x
+    D_out) the derivatives by its outputs. The natural gradient multiplies this by the inverse Fisher matrix. That matrix is approximated
+    by the Kronecker product of the uncentred covariances of the two sides, so that each side can be preconditioned independently,
 
         [W b] <- [W b] + lr g_in g_out Yhat' Xhat                                                                                    (1)
 
-    and with this no direction that all frames share (the mean of sigmoid activations, say) can use up the learning rate.
+    and a direction that all frames share (the mean of sigmoid activations, say) cannot dominate the step.
 
 Notation, for one side
     X     N x D, the rows of a minibatch
     F     D x D, the model of their covariance: R eigenvectors, the orthonormal rows of V (R x D), have the eigenvalues d + rho (d has R
-          elements), all others the eigenvalue rho
+          elements), all others have the eigenvalue rho
     W     R x D, the state, W = E^1/2 V, where E = diag(e), see (3)
-    alpha smoothing;  eta the weight of this minibatch in the next F;  H, J, K, L products with the data, see (7);  u the unit of (8)
+    alpha smoothing;  eta weight of this minibatch in the next F;  H, J, K, L products with the data, see (7);  u the unit of (8)
 
 Method
-    The covariance is modelled as low rank plus a multiple of the unit matrix, and the data are multiplied by the inverse of that after
-    smoothing it with its own average eigenvalue, rescaled to keep their Frobenius norm:
+    The covariance is modelled as low rank plus a multiple of the unit matrix. It is smoothed with its own average eigenvalue, and the data
+    are multiplied by the inverse, rescaled to preserve their Frobenius norm:
 
         F    = V' diag(d) V + rho I                                                                                                  (2)
         beta = rho (1 + alpha) + (alpha / D) sum(d),      e_i = 1 / (beta / d_i + 1)                                                 (3)
         Xhat = X - (X W') W  =  beta X (F + (alpha / D) tr(F) I)^-1                                                                  (4)
         g    = ( tr(X X') / tr(Xhat Xhat') )^1/2,         1 if X is zero                                                             (5)
 
-    g is returned beside Xhat: a factor of the gradient. (4) uses the F of earlier minibatches, so that no frame preconditions itself.
-    The next F is one step of subspace iteration towards the top eigenvectors of
+    g is returned in addition to Xhat, as a factor on the gradient. (4) uses the F of earlier minibatches, so that no frame preconditions
+    itself. The next F is one step of subspace iteration towards the top eigenvectors of
 
         T = (eta / N) X' X + (1 - eta) F,                 eta = min(0.9, 1 - exp(-N / num_samples_history))                          (6)
-                                                          or min(0.9, 1 / num_minibatches_history), where that is given
+                                                  or min(0.9, 1 / num_minibatches_history), if that is given
 
-    that is Y = V T, Z = Y Y' = U C U', V <- C^-1/2 U' Y, all of it without a D x D matrix:
+    that is Y = V T, Z = Y Y' = U C U', V <- C^-1/2 U' Y, without forming a D x D matrix:
 
         H = X W',   J = H' X,   K = J J',   L = J W'                                                                                 (7)
         u = tr T = (eta / N) tr(X X') + (1 - eta) (D rho + sum d);     from here on J, d, rho in units of u                          (8)
@@ -46,27 +46,27 @@ Method
         rho' = (1 - sum sqrt(c)) / (D - R),   d' = sqrt(c) - rho';   then both floored at max(eps, delta max sqrt(c))               (11)
         W'   = E'^1/2 C^-1/2 U' E^-1/2 ( (eta / N) J + M W )                                                                        (12)
 
-    with E' of (d', rho') by (3), eps = 1e-10 (not in units of u), delta = 5e-4. This happens in the first 11 minibatches, then in every
-    `update_period`-th. At the very first one V has, in its row r, ones at the columns r, r + R, r + 2R, ..., the first of them 1.1 so
-    that no row is the direction of all ones when R = 1, and is normalised; d = rho = eps; three steps (6)-(12) on the minibatch (one,
-    if it has no more than R rows) come before the regular one. Nothing is random: equal data give equal results from the first call on.
+    with E' of (d', rho') by (3), eps = 1e-10 (not in units of u), delta = 5e-4. F is updated in the first 11 minibatches, then in every
+    `update_period`-th. In the very first one, row r of V has ones in the columns r, r + R, r + 2R, ..., the first of them 1.1 so
+    that no row is the direction of all ones when R = 1, and is normalised; d = rho = eps. Three steps (6)-(12) on the minibatch (one,
+    if it has no more than R rows) precede the regular one. Nothing is random: equal data give equal results from the first call on.
 
 Numerical hazards
-    * Rows of V lose their orthogonality by rounding where C is badly conditioned. After (12), when the greatest c is above 1e6 times the
-      smallest (or that is negative, or one was floored), O = E'^-1/2 W' W'^T E'^-1/2 is computed. If it is not the unit matrix to within
-      1e-3, W' is multiplied from the left by E'^1/2 A^-1 E'^-1/2, O = A A' (Cholesky); where that fails, or an element of A^-1 reaches
-      100, the rows are orthogonalised from scratch (Gram-Schmidt, by a QR factorisation in float64). In (12) no c is taken to be below
-      1e-16 of the greatest: what is left of such a row is rounding, and its inverse could overflow.
-    * Scale: c has the fourth power of the data's scale, beyond float32 for data of 1e10. Hence the units of u: J is computed from
-      H / sqrt(u), and eigenvalues are kept in float64. Data from 1e-20 to 1e20 are safe; those far below eps^1/2 are left as they are.
+    * Rows of V lose their orthogonality by rounding if C is badly conditioned. If the largest c is above 1e6 times the smallest (or that is
+      negative, or one was floored), O = E'^-1/2 W' W'^T E'^-1/2 is computed after (12). If O differs from the unit matrix by more than
+      1e-3, W' is multiplied from the left by E'^1/2 A^-1 E'^-1/2, O = A A' (Cholesky). If that fails, or an element of A^-1 reaches
+      100, the rows are orthogonalised from scratch (Gram-Schmidt, by a QR factorisation in float64). In (12), c is floored at 1e-16 of the
+      largest: the remainder of such a row is rounding error, and its inverse could overflow.
+    * Scale: c has the fourth power of the data's scale, which exceeds float32 for data of 1e10. Hence the units of u: J is computed from
+      H / sqrt(u), and eigenvalues are kept in float64. Data from 1e-20 to 1e20 are safe; data far below eps^1/2 are not changed.
     * Narrow types: with bfloat16 data the products (4) and (7) with X are bfloat16, and so is H W before the difference in (4); K, L and
       (12) are float32, (9) to (11) float64. L = J W' (= H' H in exact arithmetic) makes Z = Y Y' hold for the J at hand, however coarsely
       it was rounded.
-    * Not finite: what comes of data with a NaN or infinity is not finite either, but leaves no trace in the state.
+    * Not finite: data with a NaN or infinity give results that are not finite, but do not change the state.
 
 Cost
-    4 N D R operations a minibatch for (4), against 2 N D_in D_out for (1); an update adds 2 N D R + 6 D R^2 and O(R^3) in float64.
-    D R numbers of memory.
+    4 N D R operations per minibatch for (4), compared with 2 N D_in D_out for (1); an update adds 2 N D R + 6 D R^2, and O(R^3) in float64.
+    Memory: D R numbers.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ MIN_RELATIVE_C = 1e-16
 class OnlineNaturalGradient:
     """The method above for one side of one layer.
 
-    rank                 R; no more than D - 1 are used, none where D = 1 (data are then left as they are)
+    rank                 R; at most D - 1 are used, none if D = 1 (data are then not changed)
     alpha                smoothing, in units of F's average eigenvalue
     num_samples_history  rows over which F forgets
-    num_minibatches_history  minibatches over which it forgets instead, however many rows they have; 0: rows
-    update_period        minibatches from one update of F to the next, after the first 11
+    num_minibatches_history  minibatches over which F forgets instead, whatever their number of rows; 0: use num_samples_history
+    update_period        minibatches between two updates of F, after the first 11
 
         natural_gradient = OnlineNaturalGradient(rank=20)
         for x in minibatches:
@@ -118,12 +118,12 @@ class OnlineNaturalGradient:
             raise ValueError(f"rank {rank}, alpha {alpha}, history {history}, period {update_period}: one is out of range")
         self.rank, self.alpha, self.update_period = rank, alpha, update_period
         self.num_samples_history, self.num_minibatches_history = num_samples_history, num_minibatches_history
-        self.frozen = False  # when true, F stays as it is
+        self.frozen = False  # if true, F is not updated
         self.num_minibatches = 0
         self.factor: Tensor | None = None  # W; None before the first minibatch
         self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,), on the host
         self._copies: tuple[Tensor, Tensor | None] | None = None
-        self.lagged: LaggedNaturalGradient | None = None  # computes instead, without waiting for the host
+        self.lagged: LaggedNaturalGradient | None = None  # takes over the computation, without waiting for the host
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Number]:
         """(Xhat, g) of equations (4) and (5) for X (N, D), and the update of F if one is due."""
@@ -131,7 +131,7 @@ class OnlineNaturalGradient:
         return xhat, scale
 
     def precondition_with_ones(self, x: Tensor) -> tuple[Tensor, Tensor, Number]:
-        """The same for [X 1], which is never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D - 1)."""
+        """Precondition [X 1], which is never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D - 1)."""
         return self._step(x, ones=True)
 
     def state_dict(self) -> dict:
@@ -141,14 +141,14 @@ class OnlineNaturalGradient:
         return {"factor": self.factor, "eigenvalues": self.eigenvalues, "num_minibatches": self.num_minibatches}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Go on, on `device`, from what `state_dict` gave: the same bits follow."""
+        """Restore the result of `state_dict` on `device`; later results are bit-identical."""
         self.factor = self.eigenvalues = self._copies = None
         self.num_minibatches = state.get("num_minibatches", 0)
         if state:
             self.set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
 
     def settle(self) -> int:
-        """Count as if the first minibatches, in all of which F is updated, were over; returns the period of the updates that follow."""
+        """Skip to the end of the first minibatches, which all update F; returns the period of later updates."""
         self.num_minibatches = max(self.num_minibatches, NUM_FIRST_UPDATES + 1)
         return self.update_period
 
@@ -171,7 +171,7 @@ class OnlineNaturalGradient:
         return xhat, column, root_of_ratio(trace, trace_hat)
 
     def _ready(self, x: Tensor, ones: bool) -> bool:
-        """Whether there is a state, made from X where it is the first."""
+        """Initialise the state from X if there is none; returns whether there is a state."""
         if self.factor is None:
             trace = sum_of_squares(x) + (len(x) if ones else 0)
             if math.isfinite(trace):
@@ -184,7 +184,7 @@ class OnlineNaturalGradient:
         return not self.frozen and (t <= NUM_FIRST_UPDATES or (t - NUM_FIRST_UPDATES) % self.update_period == 0)
 
     def _narrow(self, dtype: torch.dtype, ones: bool) -> tuple[Tensor, Tensor | None]:
-        """W in the type of the data; where ones are appended, without its last column, and that."""
+        """W in the type of the data; with ones, W without its last column, and that column."""
         if self._copies is None or self._copies[0].dtype != dtype:
             w = self.factor.to(dtype)
             self._copies = (w[:, :-1].contiguous(), w[:, -1].contiguous()) if ones else (w, None)
@@ -195,7 +195,7 @@ class OnlineNaturalGradient:
         self.factor, self.eigenvalues, self._copies = factor, eigenvalues, None
 
     def _initialise(self, x: Tensor, trace: Number, ones: bool) -> None:
-        """The initial state, then passes over the first minibatch; rows of few frames are spanned after one."""
+        """Set the initial state, then make passes over the first minibatch; one pass suffices for at most R rows."""
         dim = x.shape[1] + ones
         rank = min(self.rank, dim - 1)
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
@@ -207,7 +207,7 @@ class OnlineNaturalGradient:
             self._update(x, _projections(x, w, last), trace, ones)
 
     def _update(self, x: Tensor, ht: Tensor, trace: Number, ones: bool) -> None:
-        """Equations (6) to (12): what has D columns on the data's device, the R x R matrices on the host."""
+        """Equations (6) to (12): matrices with D columns on the data's device, R x R matrices on the host."""
         dim, eta, values = self.factor.shape[1], self.eta(len(x)), self.eigenvalues.numpy()
         unit = next_unit(float(trace), values, eta, len(x), dim)
         j = self._correlation(x, ht, unit, ones)
@@ -218,16 +218,16 @@ class OnlineNaturalGradient:
         self.set(factor, torch.from_numpy(found.eigenvalues))
 
     def eta(self, num_rows: int) -> float:
-        """The share of a minibatch in F."""
+        """The weight of a minibatch in F."""
         history = self.num_minibatches_history
         return min(_MAX_ETA, 1 / history if history else 1 - math.exp(-num_rows / self.num_samples_history))
 
     def _on_device(self, small: np.ndarray) -> Tensor:
-        """A small array where W is, in its type."""
+        """A small array on the device of W, in its type."""
         return torch.from_numpy(small).to(self.factor.device, self.factor.dtype)
 
     def _correlation(self, x: Tensor, ht: Tensor, unit: float, ones: bool) -> Tensor:
-        """J in units of `unit`, half of which is taken out before and half after the product, in W's type."""
+        """J in units of `unit`, half of which is divided out before and half after the product, in W's type."""
         ht, wide = ht * unit**-0.5, self.factor.dtype
         j = mm(ht, x).to(wide)
         if ones:
@@ -237,10 +237,10 @@ class OnlineNaturalGradient:
 
 @dataclass(frozen=True)
 class NextFactor:
-    """What makes W' in (12): left ((eta / N) J + diag(kept) W).
+    """The result of equations (9) to (11); W' of (12) is left ((eta / N) J + diag(kept) W).
 
     left                E'^1/2 C^-1/2 U' E^-1/2, float64 (R, R)
-    kept                the diagonal of M (R,)
+    kept                diagonal of M (R,)
     eigenvalues         d' and rho' (R + 1,)
     is_ill_conditioned  whether rows of V may have lost their orthogonality
     """
@@ -284,19 +284,19 @@ def _second_moment(k: np.ndarray, l: np.ndarray, new: float, kept: np.ndarray, r
 
 
 def _next_eigenvalues(root_c: np.ndarray, unit: float, dim: int) -> np.ndarray:
-    """d' and rho' of equation (11) from sqrt(c) in units of `unit`; they come without that unit."""
+    """d' and rho' of equation (11), not in units of `unit`, from sqrt(c) in units of `unit`."""
     rho = (1 - root_c.sum()) / (dim - len(root_c))
     return np.maximum(np.append(root_c - rho, rho) * unit, max(EPSILON, DELTA * root_c[0] * unit))
 
 
 def smoothed(eigenvalues, alpha: float, dim: int):
-    """e of equation (3) from d and rho (tensor or array), which may be in any unit."""
+    """e of equation (3) from d and rho (tensor or array), in any unit."""
     d, rho = eigenvalues[:-1], eigenvalues[-1]
     return 1 / ((rho * (1 + alpha) + alpha / dim * d.sum()) / d + 1)
 
 
 def initial_rows(rank: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The orthonormal rows that everything begins with, (rank, dim)."""
+    """The initial orthonormal rows, (rank, dim)."""
     column = torch.arange(dim, device=device)
     rows = (column % rank == torch.arange(rank, device=device)[:, None]).to(dtype)
     rows[:, :rank] *= 1.1
@@ -304,7 +304,7 @@ def initial_rows(rank: int, dim: int, dtype: torch.dtype, device: torch.device) 
 
 
 def orthogonalise(factor: Tensor, e: Tensor) -> Tensor:
-    """W' = E'^1/2 R with orthonormal R, from a W' whose R has lost that (see "Numerical hazards"). e float64 (R,)."""
+    """W' = E'^1/2 R with orthonormal R, from a W' whose R is no longer orthonormal (see "Numerical hazards"). e float64 (R,)."""
     root = e.sqrt()[:, None]
     rows = factor.double() / root
     gram = rows @ rows.T
@@ -326,10 +326,10 @@ def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor
 
         lambda = alpha tr(X'X) / (N D)                                                 the trace floored at 1e-20
         Q = X (lambda I + X'X / (N-1))^-1  =  (lambda I + X X' / (N-1))^-1 X           the smaller matrix is inverted
-        gamma_n = x_n . q_n,   xhat_n = (1 + gamma_n / (N - 1 - gamma_n)) q_n          takes row n out of its own covariance
+        gamma_n = x_n . q_n,   xhat_n = (1 + gamma_n / (N - 1 - gamma_n)) q_n          removes row n from its own covariance
         g = ( tr(X X') / tr(Xhat Xhat') )^1/2
 
-    A minibatch of one row, and one that is zero or not finite, is left as it is. Cost: 2 N D min(N, D) operations in float32.
+    A minibatch of one row, and one that is zero or not finite, is not changed. Cost: 2 N D min(N, D) operations in float32.
     """
     num, dim = x.shape
     trace = float(sum_of_squares(x))
@@ -344,7 +344,7 @@ def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor
 
 
 def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
-    """Q of the simple form; rows have unit mean square, so `smoothing` is lambda in their unit."""
+    """Q of the simple form; rows have unit mean square, so `smoothing` is lambda in units of it."""
     num, dim = rows.shape
     gram = rows.T @ rows if num >= dim else rows @ rows.T
     gram.div_(num - 1).diagonal().add_(smoothing)
@@ -353,13 +353,13 @@ def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
 
 
 def _projections(x: Tensor, w: Tensor, last: Tensor | None) -> Tensor:
-    """H' (R, N), which a CPU computes in half the time of H where R is small; `last`: what W has in the column of ones, if there is one."""
+    """H' (R, N), which a CPU computes in half the time of H for small R; `last`: W's entries for the column of ones, if there is one."""
     ht = mm(w, x.T)
     return ht if last is None else ht.add_(last[:, None])
 
 
 def _residual(x: Tensor, ht: Tensor, w: Tensor) -> tuple[Tensor, Number, Number]:
-    """X - H W, and the squared norms of X and of that."""
+    """X - H W, and the squared norms of X and of the difference."""
     if x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.is_contiguous():
         xhat = ht.T @ w
         squares = subtract_from(x, xhat)

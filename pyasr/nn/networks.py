@@ -1,4 +1,4 @@
-"""Every network that there is, from what it says of itself."""
+"""Construction of any network from its description."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _KINDS = {"layers": LayeredNetwork, "two outputs": TwoOutputs}
 
 
 def network_from(description: dict) -> Network | TwoOutputs:
-    """A network with arbitrary parameters of the shape that its `describe` gave; the feed-forward one names no kind."""
+    """A network with arbitrary parameters, of the shape that its `describe` returned; that of a feed-forward network has no kind."""
     return _KINDS.get(description.get("kind"), FeedForward).from_description(description)

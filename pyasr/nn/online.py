@@ -1,9 +1,9 @@
-"""Scores of a network for input that comes bit by bit: those of the whole utterance, each as soon as its context is there.
+"""Scores of a network for incremental input: equal to those of the whole utterance, each as soon as its context is available.
 
-* A feed-forward network scores frame by frame.
-* A network over time is given chunks with context. Without recurrent layers the chunks may be of any length; with them they are those in
-  which the network learned, so that memory begins where it does for a whole utterance, and answers come a chunk late.
-* One that learned whole utterances, forwards in time, goes on from its state.
+* A feed-forward network scores single frames.
+* A network over time gets chunks with context. Without recurrent layers, chunks may have any length. With recurrent layers they are the
+  chunks of training, so that the state starts at the same frames as for a whole utterance, and the output is delayed by a chunk.
+* A network trained on whole utterances, forward in time, continues from its state.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.layered import LayeredNetwork, last_begin
 
-_BLOCK_FRAMES = 24  # that a network is given at once whose chunks may be of any length
+_BLOCK_FRAMES = 24  # frames per call of a network whose chunks may have any length
 
 
 def check_scores_online(model: AcousticModel) -> None:
-    """Raise UserError for a network that needs the end of an utterance for its beginning."""
+    """Raise UserError for a network that needs the end of an utterance to score its beginning."""
     network = model.network
     if isinstance(network, LayeredNetwork) and network.is_recurrent and not network.chunk:
         try:
             network.check_goes_on()
         except UserError as error:
-            raise UserError(f"its network learned whole utterances, and {error}, or train in chunks (--chunk)") from None
+            raise UserError(f"its network was trained on whole utterances, and {error}, or train in chunks (--chunk)") from None
 
 
 class OnlineLogPosteriors:
-    """A function of parts of an utterance's input. Raises UserError as `check_scores_online`."""
+    """A function of successive parts of an utterance's input. Raises UserError as `check_scores_online`."""
 
     def __init__(self, model: AcousticModel):
         check_scores_online(model)
@@ -45,7 +45,7 @@ class OnlineLogPosteriors:
             self._network = _InChunks(network, network.chunk) if network.chunk else _GoingOn(network)
 
     def __call__(self, features: np.ndarray, last: bool = False) -> np.ndarray:
-        """log p(s | x) that are known now, float32 (T', num_pdfs); after the `last` features all that are missing."""
+        """New rows of log p(s | x), float32 (T', num_pdfs); with `last`, all remaining rows."""
         model = self._model
         with torch.inference_mode():
             rows = np.ascontiguousarray(features) if len(features) else np.zeros((0, len(model.mean)), np.float32)
@@ -53,7 +53,7 @@ class OnlineLogPosteriors:
 
 
 class _Frames:
-    """Frames that have come, by their places in the utterance; beyond its ends the first and the last are repeated."""
+    """Buffer of frames by their positions in the utterance; before its beginning and after its end, the first and last are repeated."""
 
     def __init__(self, dim: int):
         self._kept, self._first, self.num = torch.zeros(0, dim), 0, 0
@@ -67,13 +67,13 @@ class _Frames:
         return self._kept[torch.arange(begin, end).clamp(0, self.num - 1) - self._first][None]
 
     def forget(self, before: int) -> None:
-        """Frames before this place are needed no more."""
+        """Drop the frames before this position."""
         if before > self._first:
             self._kept, self._first = self._kept[before - self._first :], before
 
 
 class _InParts:
-    """What the two ways have in common: parts of `size` frames, of which one begins at each multiple of it."""
+    """Base of both kinds: parts of `size` frames, one at each multiple of it."""
 
     def __init__(self, network: LayeredNetwork, size: int):
         self.network, self.size, self.begin, self.frames = network, size, 0, _Frames(network.input_dim)
@@ -88,14 +88,14 @@ class _InParts:
         return torch.cat(found)
 
     def window(self, begin: int) -> Tensor:
-        """The part that begins there, with its context."""
+        """The part from `begin` on, with its context."""
         return self.frames.window(begin - self.network.left, begin + self.size + self.network.right)
 
     part: Callable[[], Tensor]
 
 
 class _InChunks(_InParts):
-    """Chunks by themselves; the last one ends with the utterance, to within `subsampling`, as `LayeredNetwork.log_posteriors` has it."""
+    """Independent chunks; the last one ends with the utterance (up to `subsampling`), as in `LayeredNetwork.log_posteriors`."""
 
     def part(self) -> Tensor:
         """Logits of the frames from `begin` on, (1, num, num_pdfs)."""
@@ -105,7 +105,7 @@ class _InChunks(_InParts):
 
 
 class _GoingOn(_InParts):
-    """Parts that begin with the state after the one before."""
+    """Parts that continue from the state after the previous part."""
 
     def __init__(self, network: LayeredNetwork):
         super().__init__(network, -(-_BLOCK_FRAMES // network.subsampling) * network.subsampling)

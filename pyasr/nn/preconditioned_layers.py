@@ -1,20 +1,20 @@
-r"""Natural gradient in any network: its affine and convolutional layers compute gradients from preconditioned data.
+r"""Natural gradient in any network: affine and convolutional layers compute their gradients from preconditioned data.
 
     natural_gradient = precondition(network, NaturalGradientOptions(natural_gradient="online"))
     loss(network(x)).backward()                                            # parameters' .grad are the preconditioned gradients
 
-The loss must be a sum over frames. `precondition` finds the layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group), and
-those that have `factors_to_precondition`, derivatives by which they hand to their `preconditioner`; it changes what their parameters
-receive, nothing else: outputs and derivatives by inputs stay as they were, within `torch.autocast` too. It tells in the log which matrices
-it leaves alone. With X the inputs of a layer for all frames of a minibatch, a 1 appended where there is a bias, and Y the derivatives by
-its outputs (see `pyasr.nn.natural_gradient`),
+The loss must be a sum over frames. `precondition` finds layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group), and
+layers that have `factors_to_precondition` and pass the derivatives by them to their `preconditioner`. It changes the gradients of
+their parameters only: outputs and derivatives by inputs are the same, also within `torch.autocast`. It logs the names of layers with
+matrices that it does not support. With X the inputs of a layer for all frames of a minibatch, with a 1 appended if there is a bias, and Y
+the derivatives by its outputs (see `pyasr.nn.natural_gradient`),
 
     dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
 
-The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the length of the update a g Yhat' Xhat to m N
+The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the norm of the update a g Yhat' Xhat by m N
 (`--max-change-per-sample` m; the learning rate a is set as `rate`). `--max-gradient-per-sample` is the same with a = 1. A convolution is an
-affine layer of the patches of its input (im2col), one row for each position; padding that `unfold` does not know is done before. Under
-autocast X and Y have its type; data in float16, whose range is too small for products of them, are preconditioned in float32.
+affine layer of the patches of its input (im2col), one row for each position; padding that `unfold` does not support is applied before. With
+autocast, X and Y have its type; float16 data, whose range is too small for their products, are preconditioned in float32.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Online(OnlineNaturalGradient):
 
 
 def make_side(options: NaturalGradientOptions, dim: int, rank: int) -> Unchanged | Online:
-    """The preconditioner of one side, of `dim` columns without the one that may be appended."""
+    """The preconditioner of one side, with `dim` columns, not counting an appended one."""
     if options.natural_gradient == "none":
         return Unchanged()
     if options.natural_gradient == "simple":
@@ -93,9 +93,9 @@ def make_side(options: NaturalGradientOptions, dim: int, rank: int) -> Unchanged
 
 
 class LayerPreconditioner:
-    """Both sides of one layer, and the gradient of its parameters from them.
+    """Both sides of one layer, and the gradient of its parameters.
 
-    when_complete  functions that are called when it has been added
+    when_complete  functions to call when the gradient has been added
     """
 
     def __init__(self, options: NaturalGradientOptions, dim_in: int, dim_out: int, has_bias: bool = True):
@@ -119,7 +119,7 @@ class LayerPreconditioner:
             tell()
 
     def _limited(self, scale: Number, xhat: Tensor, ones: Tensor | None, yhat: Tensor) -> Number:
-        """The scale of the gradient, no greater than the limits per sample allow."""
+        """The scale of the gradient, reduced to the limits per sample."""
         if self.max_change_per_sample:
             scale = _at_most(self.max_change_per_sample * len(xhat) / (self.rate * _sum_of_norms(xhat, ones, yhat)), scale)
         if self.max_gradient_per_sample:
@@ -131,7 +131,7 @@ class LayerPreconditioner:
         return {"input": self.input.state_dict(), "output": self.output.state_dict()}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Go on, on `device`, from what `state_dict` gave."""
+        """Restore the result of `state_dict` on `device`."""
         self.input.load_state_dict(state["input"], device)
         self.output.load_state_dict(state["output"], device)
 
@@ -139,8 +139,8 @@ class LayerPreconditioner:
 class FactorsPreconditioner:
     """The gradient of factors on single elements, such as the peepholes of an LSTM, from the derivatives by them in all frames.
 
-    A row of factors has a preconditioner of its own, of low rank, as in Kaldi's NaturalGradientPerElementScaleComponent; its gradient is
-    g sum_n xhat_n. Limits per sample are not for it.
+    Each row of factors has its own low-rank preconditioner, as in Kaldi's NaturalGradientPerElementScaleComponent; its gradient is
+    g sum_n xhat_n. Limits per sample do not apply.
     """
 
     def __init__(self, options: NaturalGradientOptions, num_rows: int, dim: int):
@@ -150,7 +150,7 @@ class FactorsPreconditioner:
         self.relative_rate, self.rate = 1.0, 0.0
 
     def accumulate(self, derivatives: Iterable[Tensor], factors: Tensor) -> None:
-        """Add the gradient from derivatives of all frames (N, D), those by one row of `factors` after the other, to its `.grad`."""
+        """Add the gradient to `factors.grad`, from derivatives of all frames (N, D), one for each row of `factors`."""
         for gradient, side, x in zip(_gradient(factors), self.sides, derivatives, strict=True):
             xhat, _, scale = side(_wide(x), False)
             gradient.add_(xhat.sum(0) * scale)
@@ -162,7 +162,7 @@ class FactorsPreconditioner:
         return {number: side.state_dict() for number, side in enumerate(self.sides)}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Go on, on `device`, from what `state_dict` gave."""
+        """Restore the result of `state_dict` on `device`."""
         for number, side in enumerate(self.sides):
             side.load_state_dict(state[number], device)
 
@@ -176,7 +176,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor, factor: float) -> None:
-    """total += factor a b, which may be of another type."""
+    """total += factor a b; a and b may have another type than total."""
     if total.dtype == a.dtype:
         add_mm(total, a, b, factor)
     else:
@@ -192,23 +192,23 @@ def _sum_of_norms(x: Tensor, ones: Tensor | None, y: Tensor) -> Tensor:
 
 
 def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
-    """(y', number) with scale y = number y': products take a number for nothing. One that float32 has not becomes infinite, as it would
-    on another device."""
+    """(y', number) with scale y = number y': products apply a number at no cost. A number above float32 becomes infinite, as on other
+    devices."""
     if isinstance(scale, Tensor):
         return y * scale.to(y.dtype), 1.0
     return y, scale if scale <= _GREATEST else math.inf
 
 
 def _gradient(parameter: Tensor) -> Tensor:
-    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), to be added to within a product."""
+    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), for accumulation by products."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad.view(len(parameter) if parameter.dim() > 1 else 1, -1)
 
 
 def own_gradients(layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """For derivatives of one's own: the gradients of the weight and the bias of a layer, from its inputs (N, dim_in) and derivatives by its
-    outputs (N, dim_out); None for a bias that it has not, and for both where `precondition` has changed the layer, which then has them."""
+    """For custom backward passes: gradients of a layer's weight and bias, from its inputs (N, dim_in) and derivatives by its outputs
+    (N, dim_out). None for a missing bias, and for both if `precondition` has changed the layer; they have then been added to `.grad`."""
     if isinstance(layer, PreconditionedLinear):
         layer.preconditioner.accumulate(x, y, layer.weight, layer.bias)
         return None, None
@@ -216,7 +216,7 @@ def own_gradients(layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor | None
 
 
 class _Affine(torch.autograd.Function):
-    """An affine map whose parameters' gradients are left to its layer's preconditioner."""
+    """An affine map whose layer's preconditioner computes the gradients of the parameters."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, layer):
@@ -235,7 +235,7 @@ class _Affine(torch.autograd.Function):
 
 
 class _Convolution(torch.autograd.Function):
-    """A convolution of (N, channels, height, width) whose parameters' gradients are left to its layer's preconditioner."""
+    """A convolution of (N, channels, height, width) whose layer's preconditioner computes the gradients of the parameters."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, geometry, layer):
@@ -246,7 +246,7 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, y):
-        """The derivative by the input; those by the parameters are added to theirs."""
+        """The derivative by the input; the gradients of the parameters are added to `.grad`."""
         x, weight = ctx.saved_tensors
         stride, padding, dilation = ctx.geometry
         with torch.autocast(y.device.type, enabled=False):
@@ -263,7 +263,7 @@ def _as_rows(x: Tensor) -> Tensor:
 
 
 def _in_type_of_autocast(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """What the plain layer would compute with: where autocast is on, these in its type, unless x is float64."""
+    """The operands as the plain layer would use them: in the type of autocast if that is on, unless x is float64."""
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
         return x, weight, bias
     dtype = torch.get_autocast_dtype(x.device.type)
@@ -276,7 +276,7 @@ class PreconditionedLinear(nn.Linear):
     preconditioner: LayerPreconditioner
 
     def forward(self, x: Tensor) -> Tensor:
-        """As `nn.Linear`."""
+        """As in `nn.Linear`."""
         if x.dim() == 1:
             return self.forward(x[None])[0]
         return _Affine.apply(*_in_type_of_autocast(x, self.weight, self.bias), self)
@@ -288,7 +288,7 @@ class PreconditionedConv2d(nn.Conv2d):
     preconditioner: LayerPreconditioner
 
     def forward(self, x: Tensor) -> Tensor:
-        """As `nn.Conv2d`."""
+        """As in `nn.Conv2d`."""
         if x.dim() == 3:
             return self.forward(x[None])[0]
         x, padding = _padded(self, x)
@@ -301,7 +301,7 @@ class PreconditionedConv1d(nn.Conv1d):
     preconditioner: LayerPreconditioner
 
     def forward(self, x: Tensor) -> Tensor:
-        """As `nn.Conv1d`."""
+        """As in `nn.Conv1d`."""
         if x.dim() == 2:
             return self.forward(x[None])[0]
         x, padding = _padded(self, x)
@@ -311,7 +311,7 @@ class PreconditionedConv1d(nn.Conv1d):
 
 
 def _padded(layer: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """(the layer's input, the zeros that it still lacks on both sides of each dimension)."""
+    """(the layer's input, remaining zero padding on both sides of each dimension)."""
     if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
         return x, layer.padding
     amounts = [amount for sides in reversed(_sides(layer)) for amount in sides]
@@ -320,7 +320,7 @@ def _padded(layer: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int,
 
 
 def _sides(layer: nn.Conv1d | nn.Conv2d) -> list[tuple[int, int]]:
-    """What is padded before and after each dimension."""
+    """Padding before and after each dimension."""
     if layer.padding == "valid":
         return [(0, 0) for _ in layer.kernel_size]
     if layer.padding == "same":
@@ -333,23 +333,23 @@ _CLASSES = {nn.Linear: PreconditionedLinear, Linear: PreconditionedLinear, nn.Co
 
 
 class NaturalGradient:
-    """The preconditioners of a network's layers, by name. All of their state belongs to one rank."""
+    """The preconditioners of a network's layers, by name. Their state belongs to one rank."""
 
     def __init__(self, layers: dict[str, LayerPreconditioner | FactorsPreconditioner]):
         self.layers = layers
 
     def set_rate(self, rate: float) -> None:
-        """Tell the learning rate of summed gradients, which `--max-change-per-sample` takes into account."""
+        """Set the learning rate of summed gradients, for `--max-change-per-sample`."""
         for layer in self.layers.values():
             layer.rate = rate * layer.relative_rate
 
     def set_relative_rates(self, rates: dict[str, float]) -> None:
-        """Tell factors on the learning rate, by names of layers; 1 for those without."""
+        """Set factors on the learning rate by names of layers; the default is 1."""
         for name, layer in self.layers.items():
             layer.relative_rate = rates.get(name, 1.0)
 
     def settle(self) -> int:
-        """Have all layers act as after many minibatches; returns the number of minibatches after which their work repeats."""
+        """Let all layers skip their initial minibatches; returns the number of minibatches after which their work repeats."""
         return math.lcm(*(side.settle() for layer in self.layers.values() for side in layer.sides))
 
     def state_dict(self) -> dict:
@@ -357,18 +357,18 @@ class NaturalGradient:
         return {name: layer.state_dict() for name, layer in self.layers.items()}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Go on from what `state_dict` gave. Raises UserError if it is of other layers."""
+        """Restore the result of `state_dict`. Raises UserError if it belongs to other layers."""
         if list(state) != list(self.layers):
-            found = f"natural gradient of the layers {', '.join(state) or '(none)'}; the network has {', '.join(self.layers) or 'none'}"
-            raise UserError(f"the checkpoint holds the {found}; give --force to train from the start")
+            found = f"natural gradient of the layers {', '.join(state) or '(none)'}, but the network has {', '.join(self.layers) or 'none'}"
+            raise UserError(f"the checkpoint contains {found}; give --force to train from the start")
         for name, layer in self.layers.items():
             layer.load_state_dict(state[name], device)
 
 
 def precondition(network: nn.Module, options: NaturalGradientOptions) -> NaturalGradient:
-    """Change the layers of `network` as said above, in place: their classes, not their parameters. Layers changed before begin anew.
+    """Change the classes of the layers of `network` in place, as described above, but not their parameters. Their state is reset.
 
-    One log line names the other layers that have matrices, one the ranks that are lower than the options'.
+    One log line names the other layers with matrices, one the ranks below those of the options.
     """
     layers, plain = {}, []
     for name, layer in network.named_modules() if options.changes_gradients else ():
@@ -381,13 +381,13 @@ def precondition(network: nn.Module, options: NaturalGradientOptions) -> Natural
         elif any(parameter.requires_grad and parameter.dim() > 1 for parameter in layer.parameters(recurse=False)):
             plain.append(_describe(name, layer))
     if plain:
-        _tell_once(f"these layers keep plain gradients, neither preconditioned nor limited: {', '.join(plain)}")
+        _tell_once(f"these layers have plain gradients, neither preconditioned nor limited: {', '.join(plain)}")
     _tell_lower_ranks(layers, options)
     return NaturalGradient(layers)
 
 
 def _can_be_preconditioned(layer: nn.Module) -> bool:
-    """Whether `layer` is an affine map of its input or of patches that `unfold` can make. Classes of unknown forward are let alone."""
+    """Whether `layer` is an affine map of its input or of patches from `unfold`. Subclasses with an unknown `forward` are not."""
     return type(layer) in {*_CLASSES, *_CLASSES.values()} and (isinstance(layer, nn.Linear) or layer.groups == 1)
 
 
@@ -397,18 +397,18 @@ def _describe(name: str, layer: nn.Module) -> str:
 
 
 def _tell_lower_ranks(layers: dict[str, LayerPreconditioner | FactorsPreconditioner], options: NaturalGradientOptions) -> None:
-    """Log the ranks that half a dimension bounds."""
+    """Log the ranks that are limited to half a dimension."""
     if options.natural_gradient != "online":
         return
     asked = options.ng_rank_in, options.ng_rank_out
     ranks = {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items() if isinstance(layer, LayerPreconditioner)}
     lower = [f"{name} {used[0]}/{used[1]}" for name, used in ranks.items() if used != asked]
     if lower:
-        why = f"--ng-rank-in {asked[0]} and --ng-rank-out {asked[1]} are more than half of some dimensions"
+        why = f"--ng-rank-in {asked[0]} and --ng-rank-out {asked[1]} are above half of some dimensions"
         _tell_once(f"{why}; ranks of their layers, inputs/outputs: {', '.join(lower)}")
 
 
 @functools.cache
 def _tell_once(sentence: str) -> None:
-    """Log what several learners of one process, and a network each time that it has grown, would repeat."""
+    """Log a sentence only once per process, although several learners, and each growth of the network, would repeat it."""
     log.info(sentence)

@@ -1,7 +1,7 @@
 r"""Restricted Boltzmann machines, and one step of contrastive divergence (CD-1) on a minibatch.
 
 References: G. Hinton, "Training products of experts by minimizing contrastive divergence", Neural Computation 14, 2002; G. Hinton, "A
-practical guide to training restricted Boltzmann machines", UTML TR 2010-003. Behaviour and constants are those of Kaldi's
+practical guide to training restricted Boltzmann machines", UTML TR 2010-003. Behaviour and constants are as in Kaldi's
 rbm-train-cd1-frmshuff.
 
     v (V,)  visible units      W (H, V)  weights           N  rows of a minibatch
@@ -20,11 +20,11 @@ CD-1 for the rows V of a minibatch:
     H+ = p(h | V)      Hs ~ Bernoulli(H+)      V- = E[v | Hs]      H- = p(h | V-)
     (5)  dW = H+'V - H-'V- - N c W,   db = sum of rows (H+ - H-),   da = sum of rows (V - V-),    c: L2 penalty
 
-Positive statistics are those of probabilities; the reconstruction alone is driven from a sample; V- and H- are not sampled.
+Positive statistics use probabilities; only the reconstruction uses a sample; V- and H- are not sampled.
 
-Hazard: a Gaussian machine has no bound on V-. Where the reconstruction of a minibatch varies more than twice as much as the data, W has
-grown too large, and every further step makes it larger: `explosion` tells the factor by which to shrink W and b. That means something of
-many frames only: two or three of one silence vary less than any sound machine's samples, and would shrink it to nothing.
+Hazard: a Gaussian machine has no bound on V-. If the deviation of a minibatch's reconstruction is more than twice that of the data, W has
+become too large, and every further step increases it: `explosion` returns the factor by which to shrink W and b. This is meaningful for
+many frames only: two or three frames of silence vary less than the samples of any sound machine, and would shrink it to nothing.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from torch import nn
 from pyasr.tensor.products import add_mm, affine
 from pyasr.tensor.random_bits import sample_bernoulli
 
-GREATEST_RATIO = 2.0  # of the standard deviations of reconstruction and data
-LEAST_ROWS = 16  # whose standard deviations are looked at
-LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before their logit is taken
+GREATEST_RATIO = 2.0  # maximum ratio of the standard deviations of reconstruction and data
+LEAST_ROWS = 16  # minimum number of rows for a comparison of standard deviations
+LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before the logit
 
 
 class Reconstruction(NamedTuple):
-    """What CD-1 computes of N rows: `data` and `reconstruction` (N, V), probabilities `hidden` and `rehidden` (N, H) given each."""
+    """Result of CD-1 for N rows: `data` and `reconstruction` (N, V), and the probabilities `hidden` and `rehidden` (N, H) given each."""
 
     data: torch.Tensor
     hidden: torch.Tensor
@@ -63,7 +63,7 @@ class Rbm(nn.Module):
         self.visible_bias = nn.Parameter(torch.zeros(visible_dim), requires_grad=False)
 
     def initialise(self, stddev: float, generator: torch.Generator, mean_activation: torch.Tensor | None = None) -> None:
-        """Weights from N(0, stddev^2), hidden biases 0; visible biases 0, or the logits of the data's mean where that is given."""
+        """Draw weights from N(0, stddev^2); hidden biases 0; visible biases 0, or the logits of `mean_activation` if it is given."""
         self.weight.normal_(0, stddev, generator=generator)
         self.hidden_bias.zero_()
         self.visible_bias.zero_()
@@ -85,14 +85,14 @@ class Rbm(nn.Module):
         return own - F.softplus(F.linear(v, self.weight, self.hidden_bias)).sum(1)
 
     def reconstruct(self, v: torch.Tensor, generator: torch.Generator | None = None) -> Reconstruction:
-        """Down and up again from the rows `v` (N, V), the hidden units drawn by `generator`."""
+        """One step of Gibbs sampling from the rows `v` (N, V), with hidden units drawn by `generator`."""
         hidden = self.hidden(v)
         reconstruction = self.visible(sample_bernoulli(hidden, generator))
         return Reconstruction(v, hidden, reconstruction, self.hidden(reconstruction))
 
 
 def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
-    """Put the negative of (5) into `rbm`'s `.grad`, the direction that a gradient descent would take off.
+    """Write the negative of (5) to the `.grad` of `rbm`, as for gradient descent.
 
     Positive and negative statistics are one product of 2 N rows: their difference is rounded once, which matters in bfloat16.
     """
@@ -104,10 +104,10 @@ def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
 
 
 def explosion(of: Reconstruction, least_rows: int = LEAST_ROWS) -> torch.Tensor:
-    """The factor by which a Gaussian machine is to be shrunk, on the device: 1 unless the reconstruction varies too much.
+    """Factor by which to shrink a Gaussian machine, on the device: 1 unless the reconstruction varies too much.
 
-    Standard deviations are those of the columns over the minibatch, added up. They tell nothing, and the factor is 1, where the minibatch
-    has less than `least_rows` rows, and where all of its rows are the same.
+    Compares the sums over columns of the standard deviations in the minibatch. The factor is 1 if the minibatch has fewer than `least_rows`
+    rows, or if all of its rows are equal.
     """
     if len(of.data) < least_rows:
         return torch.ones((), device=of.data.device)
@@ -120,13 +120,14 @@ def _column_sums(x: torch.Tensor) -> torch.Tensor:
 
 
 def _deviation(x: torch.Tensor) -> torch.Tensor:
-    """From sums of squares, many times faster than `torch.std` on a CPU; exactly 0 of equal rows, since the first is taken off all."""
+    """Sum of standard deviations from sums of squares, much faster than `torch.std` on a CPU; exactly 0 for equal rows, as the first row
+    is subtracted from all."""
     x = x.float()
     x = x - x[0]
     return ((x * x).mean(0) - x.mean(0).square()).clamp_(min=0).sqrt().sum()
 
 
 def squared_error(of: Reconstruction) -> torch.Tensor:
-    """Squared error of the reconstruction for a visible unit, summed over rows."""
+    """Squared error of the reconstruction per visible unit, summed over rows."""
     difference = of.reconstruction.float() - of.data
     return torch.dot(difference.flatten(), difference.flatten()) / difference.shape[1]

@@ -1,3 +1,3 @@
-"""The scale of scores of networks that are trained as they are used, as a whole."""
+"""Scale of the scores of networks with sequence-level training, which are used at the scale of their training."""
 
-ACOUSTIC_FACTOR = 10.0  # of their log-likelihoods, as Kaldi's --post-decode-acwt: LM weights around 10 are then near a true scale of 1
+ACOUSTIC_FACTOR = 10.0  # on log-likelihoods, as Kaldi's --post-decode-acwt: LM weights around 10 then correspond to a scale near 1

@@ -1,11 +1,11 @@
 r"""Layers over time: (T, N, dim_in) to (T', N, dim_out), N sequences of T frames, time first.
 
-A layer needs `left` frames before and `right` frames after those it gives outputs for, and gives one output for every `stride` frames:
+A layer needs `left` frames before and `right` frames after the frames of its outputs, and has one output for every `stride` frames:
 
     T' = (T - left - right - 1) // stride + 1
 
-where output j belongs to input frame left + j stride. Frames are those of the layer's own input, whatever the layers below left out.
-Sequences that are shorter than T frames have anything behind them, and their outputs too.
+with output j at input frame left + j stride. Frames are those of the layer's own input, after any subsampling by the layers below.
+Sequences shorter than T frames are followed by arbitrary frames, and so are their outputs.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from pyasr.nn.lstm import Lstm, LstmState, by_torch, goes_side_by_side, side_by_
 
 
 class SequenceLayer(nn.Module):
-    """What all layers have."""
+    """Base of all layers."""
 
     left = right = 0
     stride = 1
     dim_out: int
 
     def of_lengths(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The outputs of sequences of so many frames, int64 (N); for most layers what lies behind a sequence is all the same."""
+        """The outputs of sequences with these numbers of frames, int64 (N); most layers ignore what follows a sequence."""
         return self(x)
 
     def num_outputs(self, lengths: Tensor) -> Tensor:
-        """T' of sequences of so many frames."""
+        """T' of sequences with these numbers of frames."""
         return (lengths - self.left - self.right - 1) // self.stride + 1
 
     def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
-        """The outputs where the sequences have gone before, up to `state`, and the state after `num_frames` frames, from where the next
-        part begins. Most layers remember nothing."""
+        """The outputs of sequences that continue from `state`, and the state after `num_frames` frames, where the next part begins. Most
+        layers have no state."""
         return self(x), None
 
 
 class Splice(SequenceLayer):
-    """The frames at some offsets, side by side (TDNN): output j has x[t + o] for each offset o, in the order given."""
+    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in the given order."""
 
     def __init__(self, dim_in: int, offsets: list[int], stride: int = 1):
         super().__init__()
@@ -57,7 +57,7 @@ class Splice(SequenceLayer):
 
 
 class Delay(SequenceLayer):
-    """Has a network without look-ahead answer some frames late: what it says of frame t it says `frames` later."""
+    """Delays the output of a network without look-ahead: the output for frame t is computed after frame t + `frames`."""
 
     def __init__(self, dim_in: int, frames: int):
         super().__init__()
@@ -69,7 +69,7 @@ class Delay(SequenceLayer):
 
 
 class Crop(SequenceLayer):
-    """Leaves out the first and last frames, which were there for the memory of recurrent layers alone."""
+    """Removes the first and last frames, which only serve as context of recurrent layers."""
 
     def __init__(self, dim_in: int, left: int, right: int):
         super().__init__()
@@ -81,11 +81,11 @@ class Crop(SequenceLayer):
 
 
 class Convolution(SequenceLayer):
-    """Convolution over time and frequency, and the greatest of neighbouring bands: a frame of C channels of B bands, channel by channel,
-    becomes one of `filters` channels.
+    """Convolution over time and frequency, and max pooling over bands: a frame of C channels of B bands, channel by channel, becomes
+    one of `filters` channels.
 
-    time, bands  size of a filter; frames to both sides are context, of bands there are fewer afterwards
-    pool, step   neighbouring outputs of which the greatest is taken, and the distance of two such groups
+    time, bands  size of a filter; frames to both sides are context, the number of bands decreases
+    pool, step   adjacent bands of a max-pooling group, and the distance between two groups
     """
 
     def __init__(self, dim_in: int, channels: int, filters: int, time: int, bands: int, pool: int, step: int):
@@ -105,13 +105,13 @@ class Convolution(SequenceLayer):
 
 
 def pooled_bands(bands: int, pool: int, step: int) -> int:
-    """Bands that are left after pooling; 0 or fewer where there are too few."""
+    """Number of bands after pooling; 0 or less if there are too few bands."""
     return (bands - pool) // step + 1
 
 
 class Recurrent(SequenceLayer):
-    """LSTM layers side by side, one or one for each direction of time, which see the same and whose outputs lie side by side; dropout, if
-    any, comes last, and what they remember is whole."""
+    """One LSTM layer, or one for each direction of time, with the same input and concatenated outputs; optional dropout is applied to
+    the outputs, but not to the state."""
 
     def __init__(self, directions: list[Lstm], dropout: nn.Module | None = None):
         super().__init__()
@@ -123,7 +123,7 @@ class Recurrent(SequenceLayer):
         return self.of_lengths(x, None)
 
     def of_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        """As of all layers; None: all have T frames."""
+        """The outputs of sequences with these numbers of frames; None: all have T frames."""
         if lengths is None and self._is_cudnns(x):
             return self.dropout(by_torch(self.directions, x)[0])
         if not any(lstm.is_cudnns(x) for lstm in self.directions) and goes_side_by_side(self.directions, x):
@@ -132,24 +132,24 @@ class Recurrent(SequenceLayer):
         return self.dropout(outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2))
 
     def _is_cudnns(self, x: Tensor) -> bool:
-        """Whether cuDNN computes both directions at once."""
+        """Whether cuDNN computes both directions together."""
         return [lstm.backward for lstm in self.directions] == [False, True] and all(lstm.is_cudnns(x) for lstm in self.directions)
 
     @property
     def reads_backwards(self) -> bool:
-        """Whether a direction begins with the last frame, so that the layer cannot go on."""
+        """Whether a direction starts at the last frame, so that the layer cannot continue from a state."""
         return any(lstm.backward for lstm in self.directions)
 
     def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
-        """As of all layers; of one direction, forwards."""
+        """See the base class; for a single, forward direction."""
         (lstm,) = self.directions
         outputs, state = lstm(x, state, num_frames)
         return self.dropout(outputs), state
 
 
 class WindowRecurrent(SequenceLayer):
-    """For every frame a window of frames around it, read by an LSTM of each direction, and what each of the two has in the end (W. Chan,
-    I. Lane, arXiv:1504.01482: the context vector of a TC-DNN-BLSTM-DNN, whose first DNN is the same for all frames of a window)."""
+    """For every frame, a window of frames around it, an LSTM over it in each direction, and the final output of each (W. Chan, I. Lane,
+    arXiv:1504.01482: the context vector of a TC-DNN-BLSTM-DNN, whose first DNN is the same for all frames of a window)."""
 
     def __init__(self, directions: list[Lstm], left: int, right: int, dropout: nn.Module | None = None):
         super().__init__()
@@ -163,7 +163,7 @@ class WindowRecurrent(SequenceLayer):
         return self.dropout(torch.cat([self._end(lstm, x) for lstm in self.directions], 2))
 
     def _end(self, lstm: Lstm, x: Tensor) -> Tensor:
-        """What an LSTM has at the end of each window (T', N, dim); products with frames are made once, whatever windows these are in."""
+        """Output of an LSTM at the end of each window (T', N, dim); products with frames are shared between windows."""
         a, num = lstm.input(x), len(x) - self.left - self.right
         parts = [a[first : first + num] for first in range(self.left + 1 + self.right)]
         y, _ = lstm.remember(torch.stack(parts[::-1] if lstm.backward else parts).flatten(1, 2))
@@ -171,7 +171,7 @@ class WindowRecurrent(SequenceLayer):
 
 
 def lstm_paths(network: nn.Module) -> list[str]:
-    """By what the LSTM layers of the last minibatch were computed on a GPU, for the log; empty where there are none."""
+    """How the LSTM layers computed the last minibatch on a GPU, for the log; empty if there are none."""
     paths = Counter(lstm.in_loop for lstm in network.modules() if isinstance(lstm, Lstm) and lstm.in_loop is not None)
     return [f"LSTM layers computed by the loop over frames: {number}; cuDNN has no {lacking}" if lacking else
             f"LSTM layers computed by cuDNN: {number}" for lacking, number in paths.items()]  # fmt: skip
@@ -179,7 +179,7 @@ def lstm_paths(network: nn.Module) -> list[str]:
 
 @torch.no_grad()
 def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: torch.Generator) -> None:
-    """Weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases 0, but that of the forget gate."""
+    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0, except that of the forget gate."""
     width = width or 1 / math.sqrt(lstm.cell_dim)
     for parameter in lstm.parameters():
         if parameter.dim() > 1:
@@ -193,8 +193,8 @@ def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: tor
 
 @torch.no_grad()
 def initialise_as_kaldi(lstm: Lstm, generator: torch.Generator) -> None:
-    """What steps/nnet3/components.py and the defaults of Kaldi's components make: weights N(0, 1 / inputs), where each gate has one affine
-    map of x_t and r_{t-d} together; all biases and peepholes N(0, 1)."""
+    """Draw parameters as steps/nnet3/components.py and the defaults of Kaldi's components: weights N(0, 1 / inputs), with one affine map of
+    x_t and r_{t-d} per gate; all biases and peepholes N(0, 1)."""
     of_gates = (lstm.input.in_features + lstm.recurrent.in_features) ** -0.5
     for layer, stddev in ((lstm.input, of_gates), (lstm.recurrent, of_gates), (lstm.projection, lstm.cell_dim**-0.5)):
         if layer is not None:

@@ -1,4 +1,4 @@
-"""Parameters and products of a network that a file of layers describes, without memory for it."""
+"""Numbers of parameters and products of a network described by a file, without allocating it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RECURRENT, WINDOWS, CONVOLUTIONS, LAYERS = "recurrent", "windows", "convolutions
 
 
 def size_of_network(path: Path, input_dim: int, num_outputs: int, chunk: int) -> tuple[int, float, str, int, int]:
-    """(parameters, products for a frame, kind, matrices, recurrent steps of a chunk) of a network that learns `chunk` frames at once.
+    """(parameters, products per frame, kind, matrices, recurrent steps per chunk) of a network trained on chunks of `chunk` frames.
 
-    A chunk of 0 stands for whole utterances. A product is a multiplication with its addition. Frames of context are
-    computed too, so that short chunks cost more. Raises UserError for a file that is wrong, and where the layers do not fit the input.
+    A chunk of 0 stands for whole utterances. A product is a multiplication with its addition. The products of context frames are included,
+    so short chunks cost more. Raises UserError for an invalid file, and for layers that do not match the input.
     """
     with torch.device("meta"):
         network = LayeredNetwork(read_network(path), input_dim, num_outputs, chunk)
@@ -28,7 +28,7 @@ def size_of_network(path: Path, input_dim: int, num_outputs: int, chunk: int) ->
 
 
 def kind_of(network: LayeredNetwork) -> str:
-    """What takes most of the time."""
+    """The kind of layer that takes most of the time."""
     for kind, layer in ((WINDOWS, WindowRecurrent), (RECURRENT, Recurrent), (CONVOLUTIONS, Convolution)):
         if any(isinstance(one, layer) for one in network.layers):
             return kind
@@ -36,14 +36,14 @@ def kind_of(network: LayeredNetwork) -> str:
 
 
 def recurrent_steps(network: LayeredNetwork, chunk: int) -> int:
-    """Frames, or places of a window, over which LSTMs go one after the other, those of all layers and directions."""
+    """Sequential steps of LSTMs over frames, or over positions of a window, summed over all layers and directions."""
     frames = network.left + (chunk or _WHOLE) + network.right
     windows = sum(len(layer.directions) * (layer.left + 1 + layer.right) for layer in network.layers if isinstance(layer, WindowRecurrent))
     return windows + frames * sum(len(layer.directions) for layer in network.layers if isinstance(layer, Recurrent))
 
 
 def products_of(network: LayeredNetwork, chunk: int) -> float:
-    """For a frame, over a chunk with its context."""
+    """Products per frame, over a chunk with its context."""
     frames = chunk or _WHOLE
     present, total = network.left + frames + network.right, 0.0
     for layer in network.layers:
@@ -54,7 +54,7 @@ def products_of(network: LayeredNetwork, chunk: int) -> float:
 
 
 def _products_of_layer(layer: nn.Module, before: int, after: int) -> float:
-    """Of `before` frames that become `after`. An LSTM over windows reads each of them, its products with frames are made once."""
+    """Products of a layer with `before` input and `after` output frames. An LSTM over windows shares the products with frames."""
     if isinstance(layer, WindowRecurrent):
         inputs = sum(_weights(lstm.input) for lstm in layer.directions)
         return inputs * before + (_weights(layer) - inputs) * (layer.left + 1 + layer.right) * after
@@ -64,10 +64,10 @@ def _products_of_layer(layer: nn.Module, before: int, after: int) -> float:
 
 
 def _bands(layer: Convolution) -> int:
-    """Places of a filter along the frequencies."""
+    """Number of positions of a filter along the frequencies."""
     return layer.dim_in // layer.channels - layer.convolution.kernel_size[1] + 1
 
 
 def _weights(module: nn.Module) -> int:
-    """Elements of its matrices."""
+    """Number of elements of a module's matrices."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)

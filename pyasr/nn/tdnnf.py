@@ -1,16 +1,16 @@
-r"""Factorised TDNN layer: two maps through a bottleneck in place of one, a bypass around them.
+r"""Factorised TDNN layer: two maps through a bottleneck instead of one, with a bypass around them.
 
-Of Povey et al. (see `pyasr.nn.semi_orthogonal`), as Kaldi's tdnnf-layer. With s the time stride, D' the bottleneck, h_t the input:
+From Povey et al. (see `pyasr.nn.semi_orthogonal`), as Kaldi's tdnnf-layer. With s the time stride, D' the bottleneck, h_t the input:
 
     b_t = M [h_{t-s}; h_t]                                      M: (D', 2 D_in), kept semi-orthogonal
     y_t = dropout(norm(relu(W [b_t; b_{t+s}] + w))) + f h_t     W: (D, 2 D'),  f: the scale of the bypass
 
-without splicing where s = 0. Output t belongs to input frame t, so the bypass has the input without the s frames of context on both sides.
+without splicing if s = 0. Output t belongs to input frame t, so the bypass has the input without the s frames of context on both sides.
 
-Kaldi's norm is that of batches. Here it is that of layers (Ba, Kiros, Hinton, arXiv:1607.06450, without gains and biases), which brings the
-units of each frame to mean 0 and variance 1. It has no statistics that would have to be averaged over ranks and models and kept in
-checkpoints, and is the same in training and in decoding. Scaling alone is not enough: outputs of ReLUs are positive, so bypasses would
-add up what all frames have in common.
+Kaldi's norm is batch normalisation. Here it is layer normalisation (Ba, Kiros, Hinton, arXiv:1607.06450, without gains and biases), which
+normalises the units of each frame to mean 0 and variance 1. It has no statistics to average over ranks and models and to save in
+checkpoints, and is the same in training and in decoding. Scaling alone is not sufficient: outputs of ReLUs are positive, so bypasses
+would accumulate what all frames have in common.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyasr.nn.sequence_layers import SequenceLayer, Splice
 
 
 class FactorisedTdnn(SequenceLayer):
-    """The layer above; with `stride` it gives an output for every so many frames, each from its frame alone (`time_stride` 0)."""
+    """The layer above. With a `stride` above 1 it has an output for every `stride`-th frame, from that frame only (`time_stride` 0)."""
 
     def __init__(self, dim_in: int, dim: int, bottleneck_dim: int, time_stride: int, stride: int, bypass_scale: float, dropout: float):
         super().__init__()

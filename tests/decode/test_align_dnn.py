@@ -129,5 +129,5 @@ def test_a_network_of_another_model(system, tmp_path):
     for name in ("final.mdl", "tree", "input.json"):
         (tmp_path / name).symlink_to(spec.model_dir / name)
     network_of(np.zeros((3, DIM)), torch.zeros(3)).save(tmp_path / "final.nnet")
-    with pytest.raises(UserError, match="final.nnet: the network has 3 outputs, final.mdl beside it"):
+    with pytest.raises(UserError, match="final.nnet: the network has 3 outputs, but final.mdl in the same directory has"):
         align_shard(replace(spec, model_dir=tmp_path), 1)

@@ -214,7 +214,7 @@ def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
      "the decoding graph has transition-id 99 but the model only 6"),
     (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
     (lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"), "num_pdfs: the graph was made of a model with 4 pdfs, this one has 3"),
-    (lambda exp: network_of(4).save(exp / "model/final.nnet"), "final.nnet: the network has 4 outputs, final.mdl beside it 3 pdfs"),
+    (lambda exp: network_of(4).save(exp / "model/final.nnet"), "final.nnet: the network has 4 outputs, but final.mdl in the same directory has 3 pdfs"),
 ])
 def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
     spoil(exp)

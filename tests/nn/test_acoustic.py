@@ -79,7 +79,7 @@ def test_networks_that_leave_out_frames_are_refused_where_all_are_needed():
     model().check_answers_on_all("exp/dnn", "an alignment")
     sparse = AcousticModel(LayeredNetwork(["affine dim=3", "tdnn splice=0 dim=3 stride=3"], 6, 4), torch.zeros(6), torch.ones(6), torch.zeros(4))
     assert sparse.subsampling == 3 and sparse.log_likelihoods(np.zeros((7, 6), np.float32)).shape == (3, 4)
-    with pytest.raises(UserError, match="exp/dnn: its network answers on one of 3 frames, an alignment has all of them; take a model"):
+    with pytest.raises(UserError, match="exp/dnn: its network has an output for one of 3 frames, but an alignment needs all; use a model"):
         sparse.check_answers_on_all("exp/dnn", "an alignment")
 
 
@@ -107,7 +107,7 @@ def test_files_of_the_first_format(tmp_path):
 def test_files_of_a_later_format(tmp_path):
     model().save(tmp_path / MODEL_FILE)
     rewrite(tmp_path / MODEL_FILE, lambda content: content.update(format=4))
-    with pytest.raises(UserError, match="final.nnet: a model file of format 4, this pyasr reads 1 to 3"):
+    with pytest.raises(UserError, match="final.nnet: model file of format 4, but this pyasr reads 1 to 3"):
         load_scorer(tmp_path)
 
 
@@ -124,7 +124,7 @@ def test_bad_files(tmp_path):
 
 
 def test_wrong_features():
-    with pytest.raises(UserError, match="takes 6 columns a frame, the features have 13"):
+    with pytest.raises(UserError, match="expects 6 columns per frame, but the features have 13"):
         model().log_likelihoods(np.zeros((3, 13), np.float32))
 
 

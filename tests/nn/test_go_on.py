@@ -56,9 +56,9 @@ def test_rows_are_sequences_of_their_own():
 
 
 @pytest.mark.parametrize("lines, reason", [
-    (["tdnn splice=-1..1", "affine"], "no layer of the network remembers anything"),
-    (["window-blstm cells=3"], "no layer of the network remembers anything"),
-    (["lstm cells=3", "blstm cells=3"], "a blstm layer reads from the end of an utterance"),
+    (["tdnn splice=-1..1", "affine"], "the network has no recurrent layer"),
+    (["window-blstm cells=3"], "the network has no recurrent layer"),
+    (["lstm cells=3", "blstm cells=3"], "a blstm layer reads an utterance from its end"),
 ])  # fmt: skip
 def test_networks_that_cannot_go_on(lines, reason):
     with pytest.raises(UserError, match=reason):

@@ -161,41 +161,41 @@ def test_networks_survive_their_description_and_learn(name):
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("gru cells=5", "x.net:2: 'gru' is no kind of layer; there are tdnn, affine"),
+        ("gru cells=5", "x.net:2: unknown kind of layer 'gru'; use one of tdnn, affine"),
         ("lstm cell=5", "x.net:2: --cell: no such option; did you mean --cells?"),
-        ("tdnn splice=2..-2", "--splice 2..-2: offsets are ascending whole numbers"),
-        ("tdnn splice=a", "--splice a: offsets are ascending"),
-        ("tdnn help", "x.net:2: 'help' is no option of a layer; write each as NAME=VALUE, such as dim=512"),
-        ("tdnn help=true", "x.net:2: 'help=true' is no option of a layer"),
-        ("tdnn config=layer.conf", "x.net:2: 'config=layer.conf' is no option of a layer"),
-        ("tdnn normalize", "x.net:2: 'normalize' is no option of a layer"),
+        ("tdnn splice=2..-2", "--splice 2..-2: offsets must be ascending integers"),
+        ("tdnn splice=a", "--splice a: offsets must be ascending"),
+        ("tdnn help", "x.net:2: 'help' is not an option of a layer; write options as NAME=VALUE, such as dim=512"),
+        ("tdnn help=true", "x.net:2: 'help=true' is not an option of a layer"),
+        ("tdnn config=layer.conf", "x.net:2: 'config=layer.conf' is not an option of a layer"),
+        ("tdnn normalize", "x.net:2: 'normalize' is not an option of a layer"),
         ("affine dim=0", "x.net:2: --dim: 0 is below the least allowed value 1"),
-        ("affine repeat=0", "x.net:2: repeat=0: give a whole number from 1"),
+        ("affine repeat=0", "x.net:2: repeat=0: give an integer from 1"),
         ("lstm nonrecurrent=4", "layer 'lstm': --nonrecurrent 4: without --recurrent there is no projection"),
         ("lstm projection-bias=true", "layer 'lstm': --projection-bias: without --recurrent there is no projection; give both or neither"),
-        ("lstm natural-peepholes=true", "layer 'lstm': --natural-peepholes: there are none without --peepholes true"),
+        ("lstm natural-peepholes=true", "layer 'lstm': --natural-peepholes: needs --peepholes true"),
         ("lstm clip-gradient=-1", "x.net:2: --clip-gradient: -1 is below the least allowed value 0"),
-        ("lstm init=Kaldi", "layer 'lstm': --init Kaldi: give 0 or more, the greatest magnitude of initial weights, or kaldi"),
+        ("lstm init=Kaldi", "layer 'lstm': --init Kaldi: give 0 or more, the maximum magnitude of initial weights, or kaldi"),
         ("blstm init=-0.1", "layer 'blstm': --init -0.1: give 0 or more"),
         ("lstm init=inf", "layer 'lstm': --init inf: give 0 or more"),
-        ("lstm init=kaldi forget-bias=2", "layer 'lstm': --forget-bias 2: with --init kaldi all biases are random; leave it out"),
-        ("tdnn normalize=true layer-norm=true", "--normalize and --layer-norm: each scales the units in its own way; leave out one"),
-        ("tdnn pnorm-group=7", "--pnorm-group 7: for --activation pnorm alone"),
+        ("lstm init=kaldi forget-bias=2", "layer 'lstm': --forget-bias 2: with --init kaldi all biases are random; omit the option"),
+        ("tdnn normalize=true layer-norm=true", "--normalize and --layer-norm both normalise the units; omit one"),
+        ("tdnn pnorm-group=7", "--pnorm-group 7: needs --activation pnorm"),
         ("tdnn init=Kaldi", "layer 'tdnn': --init Kaldi: give 0 or more, the standard deviation of initial weights, or kaldi"),
         ("affine init=-0.1", "layer 'affine': --init -0.1: give 0 or more"),
-        ("linear semi-orthogonal=true init=kaldi", "--init kaldi: a semi-orthogonal matrix begins as one"),
-        ("linear semi-orthogonal=true init=5", "--init 5: a semi-orthogonal matrix begins as one"),
-        ("lstm bias=false forget-bias=5", "--forget-bias 5: with --bias false there is none"),
+        ("linear semi-orthogonal=true init=kaldi", "--init kaldi: a semi-orthogonal matrix is initialised as such"),
+        ("linear semi-orthogonal=true init=5", "--init 5: a semi-orthogonal matrix is initialised as such"),
+        ("lstm bias=false forget-bias=5", "--forget-bias 5: with --bias false there is no bias"),
         ("conv channels=5", "layer 'conv': 24 inputs are not --channels 5"),
         ("conv channels=1 bands=30", "enough bands for --bands 30"),
         ("tdnnf dim=32", "layer 'tdnnf': its input of 24 elements cannot be added to 32 units; give --dim 24 or --bypass-scale 0"),
-        ("tdnnf dim=24 stride=3", "layer 'tdnnf': --stride 3 and --time-stride 1 do not go together; let a layer that leaves out"),
+        ("tdnnf dim=24 stride=3", "layer 'tdnnf': --stride 3 and --time-stride 1 cannot be combined; give --time-stride 0 to a layer that subsamples"),
         ("tdnnf bypass-scale=1.5", "x.net:2: --bypass-scale: 1.5 is above the greatest allowed value 1"),
         ("tdnnf dropout=0.6", "x.net:2: --dropout: 0.6 is above the greatest allowed value 0.5"),
         ("tdnnf time-stride=-1", "x.net:2: --time-stride: -1 is below the least allowed value 0"),
-        ("tdnn dropout=0.6 dropout-per-dim=true", "layer 'tdnn': --dropout 0.6: with --dropout-per-dim the greatest allowed value is 0.5"),
+        ("tdnn dropout=0.6 dropout-per-dim=true", "layer 'tdnn': --dropout 0.6: with --dropout-per-dim the maximum is 0.5"),
         ("linear semi-orthogonal=true activation=relu", "layer 'linear': --activation relu: a semi-orthogonal layer is linear"),
-        ("conv time=2 bands=3", "--time 2: a filter sees as many frames before"),
+        ("conv time=2 bands=3", "--time 2: a filter is centred on its frame"),
     ],
 )
 def test_mistakes_in_a_file_are_told(tmp_path, line, message):
@@ -209,7 +209,7 @@ def test_mistakes_in_a_file_are_told(tmp_path, line, message):
 def test_files_without_layers(tmp_path):
     (tmp_path / "empty.net").write_text("# nothing\n")
     (tmp_path / "binary.net").write_bytes(b"\xff\xfe\x00")
-    for name, message in (("empty.net", "there is no layer in it"), ("missing.net", "No such file"), ("binary.net", "not UTF-8")):
+    for name, message in (("empty.net", "the file has no layers"), ("missing.net", "No such file"), ("binary.net", "not UTF-8")):
         with pytest.raises(UserError, match=message):
             read_network(tmp_path / name)
 

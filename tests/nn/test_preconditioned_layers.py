@@ -207,8 +207,8 @@ def test_ranks_and_layers():
     assert precondition(nn.Linear(3, 3), NaturalGradientOptions()).layers == {}
 
 
-PLAIN = "these layers keep plain gradients, neither preconditioned nor limited: 2 (LSTM), 4 (Conv2d of 2 groups)"
-LOWER = "are more than half of some dimensions; ranks of their layers, inputs/outputs:"
+PLAIN = "these layers have plain gradients, neither preconditioned nor limited: 2 (LSTM), 4 (Conv2d of 2 groups)"
+LOWER = "are above half of some dimensions; ranks of their layers, inputs/outputs:"
 
 
 @pytest.mark.parametrize("options, sentences", [
@@ -303,7 +303,7 @@ def test_a_network_preconditioned_again_begins_anew():
 
 def test_state_of_other_layers_is_refused():
     state = precondition(nn.Linear(4, 4), ONLINE).state_dict()
-    with pytest.raises(UserError, match="natural gradient of the layers .*; the network has 0, 1; give --force"):
+    with pytest.raises(UserError, match="natural gradient of the layers .*, but the network has 0, 1; give --force"):
         precondition(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), ONLINE).load_state_dict(state, torch.device("cpu"))
 
 

@@ -201,7 +201,7 @@ def test_features_of_another_dimension(trained, tmp_path):
     with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
         writer.write("a-1", np.zeros((4, 9), np.float32))
     write_table(data / "utt2spk", {"a-1": "a"})
-    with pytest.raises(UserError, match="was trained on 18 columns a frame, the input has 27"):
+    with pytest.raises(UserError, match="was trained on 18 columns per frame, but the input has 27"):
         check_dbn(trained[1], FITTING, INPUT, data)
 
 

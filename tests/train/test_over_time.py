@@ -202,7 +202,7 @@ def test_chunks_fit_the_network(corpus, tmp_path):
         train_rank(spec, SoloComm())
 
 
-@pytest.mark.parametrize("lines, reason", [("blstm cells=4", "a blstm layer reads from the end"), ("affine dim=4", "no layer of the network remembers")])
+@pytest.mark.parametrize("lines, reason", [("blstm cells=4", "a blstm layer reads an utterance from its end"), ("affine dim=4", "the network has no recurrent layer")])
 def test_networks_whose_state_cannot_be_carried_are_refused(corpus, tmp_path, lines, reason):
     with pytest.raises(UserError, match=f"--carry-state with .*layers.net: {reason}.*, or leave --carry-state out"):
         train_rank(spec_of(corpus, tmp_path / "out", lines, carry_state=True), SoloComm())

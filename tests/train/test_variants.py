@@ -110,7 +110,7 @@ def test_combinations_that_are_refused():
     with pytest.raises(UserError, match="--layer-period-frames and --mix-up: this --schedule goes back"):
         check_training(newbob)
     unsmoothed = LearnerOptions(natural_gradient=NaturalGradientOptions("simple", ng_alpha=0.0))
-    with pytest.raises(UserError, match="--ng-alpha 0: .*needs at least 0.01; give more, or --natural-gradient online"):
+    with pytest.raises(UserError, match="--ng-alpha 0: .*needs at least 0.01; give a larger value, or --natural-gradient online"):
         check_training(DnnTraining(learner=unsmoothed))
     check_training(PNORM)
 
