@@ -1,7 +1,7 @@
-"""The phones in time of many utterances, on disk, where all ranks of a host share one copy in the system's memory.
+"""The aligned phones of many utterances, on disk, memory-mapped so that all ranks of a host share one copy.
 
-Beside PATH, which is written last, are PATH.keys (`pyasr.io.packed_rows`), PATH.phones, int32, PATH.starts, int64, PATH.begins, int64: the
-first phone of each utterance, and the end; and PATH.lengths, int64: the frames of each.
+PATH is written last. The data are in PATH.keys (`pyasr.io.packed_rows`), PATH.phones, int32, PATH.starts, int64, PATH.begins, int64: the
+index of each utterance's first phone, and the total; and PATH.lengths, int64: the number of frames of each utterance.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PARTS = {"phones": np.int32, "starts": np.int64, "begins": np.int64, "lengths":
 
 
 class PackedPhones:
-    """The phones of utterances, by number.
+    """The aligned phones of utterances, by number.
 
-    names    the utterances
-    lengths  frames of each, int64
+    names    utterance names
+    lengths  number of frames of each, int64
     """
 
     def __init__(self, names: Sequence[str], phones: np.ndarray, starts: np.ndarray, begins: np.ndarray, lengths: np.ndarray):
@@ -35,7 +35,7 @@ class PackedPhones:
     def __getitem__(self, number: int) -> tuple[str, AlignedPhones]:
         """An utterance and its phones."""
         begin, end = self._begins[number : number + 2]
-        starts = self._starts[begin + number : end + number + 1]  # each has one more than phones
+        starts = self._starts[begin + number : end + number + 1]  # one more per utterance than phones
         return self.names[number], AlignedPhones(self._phones[begin:end], starts)
 
     def __iter__(self) -> Iterator[tuple[str, AlignedPhones]]:
@@ -43,7 +43,7 @@ class PackedPhones:
 
     @staticmethod
     def of(aligned: Mapping[str, AlignedPhones]) -> PackedPhones:
-        """In memory."""
+        """The phones of utterances in memory."""
         numbers = np.array([len(one.phones) for one in aligned.values()], np.int64)
         phones, starts = ([getattr(one, name) for one in aligned.values()] for name in ("phones", "starts"))
         lengths = np.array([one.num_frames for one in aligned.values()], np.int64)
@@ -51,7 +51,7 @@ class PackedPhones:
 
 
 def save_aligned_phones(path: Path, aligned: Mapping[str, AlignedPhones]) -> None:
-    """Write the phones of utterances."""
+    """Write the aligned phones of utterances."""
     numbers = [len(one.phones) for one in aligned.values()]
     parts = {"phones": (one.phones for one in aligned.values()), "starts": (one.starts for one in aligned.values()),
              "begins": [np.cumsum([0, *numbers])], "lengths": [np.array([one.num_frames for one in aligned.values()])]}  # fmt: skip
@@ -64,7 +64,7 @@ def save_aligned_phones(path: Path, aligned: Mapping[str, AlignedPhones]) -> Non
 
 
 def load_aligned_phones(path: Path) -> PackedPhones:
-    """What `save_aligned_phones` wrote, in the same order, on disk. Raises UserError where it is not there."""
+    """Map what `save_aligned_phones` wrote, in the same order. Raises UserError if the file does not exist."""
     load_arrays(path, ("number",))
     return PackedPhones(StoredRows(_part(path, "keys")), *(map_numbers(_part(path, name), kind) for name, kind in _PARTS.items()))
 

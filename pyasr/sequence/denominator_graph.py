@@ -1,12 +1,12 @@
-r"""The denominator graph of LF-MMI: all that could be said, as one small HMM whose arcs emit pdfs, and where a chunk may begin in it.
+r"""The denominator graph of LF-MMI: all possible phone sequences as a small HMM whose arcs emit pdfs, with initial probabilities.
 
 Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016, sections 2.2-2.4.
 
-Arcs are kept in two steps, since many arcs into a state have the same pdf. An *entry* is a pair (target state, pdf); an arc leads from a
-source state into an entry. What flows into an entry is summed before the pdf's score is multiplied with it.
+Arcs are stored in two steps, since many arcs into a state have the same pdf. An *entry* is a pair (target state, pdf); an arc leads from a
+source state into an entry. The flow into an entry is summed before it is multiplied by the pdf's score.
 
-Chunks begin anywhere in an utterance: the probability to begin in a state is its average over the first 100 steps from the start state,
-when each state's arcs and final probability are scaled to sum to one and the whole is scaled to one after each step.
+Chunks begin anywhere in an utterance: the probability that one begins in a state is the state's average over the first 100 steps from the
+start state, with each state's arcs and final probability scaled to sum to one and the distribution normalised after each step.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NUM_STEPS = 100
 class DenominatorGraph:
     """Arcs sorted by entry, entries sorted by target state and pdf.
 
-    num_pdfs       of the model; each entry's pdf is below it
+    num_pdfs       of the model; each entry's pdf is less than this
     entry_targets, entry_pdfs  int32 (num_entries)
     arc_sources, arc_entries   int32 (num_arcs)
     arc_probs      float64 (num_arcs)
-    initial_probs  float64 (num_states): to begin a chunk in a state; they sum to 1
+    initial_probs  float64 (num_states): probability that a chunk begins in a state; they sum to 1
     """
 
     num_pdfs: int
@@ -48,22 +48,22 @@ class DenominatorGraph:
 
     @property
     def num_states(self) -> int:
-        """States of the HMM."""
+        """Number of states of the HMM."""
         return len(self.initial_probs)
 
     @property
     def num_entries(self) -> int:
-        """Different pairs of target state and pdf."""
+        """Number of different pairs of target state and pdf."""
         return len(self.entry_targets)
 
     @cached_property
     def pdfs(self) -> np.ndarray:
-        """The pdfs that are in any arc, int64, ascending."""
+        """The pdfs of all arcs, int64, ascending."""
         return np.unique(self.entry_pdfs).astype(np.int64)
 
     @cached_property
     def kept(self) -> dict:
-        """What others have made of the graph and want to find again as long as there is this graph, by keys of their own."""
+        """Cache of objects that others derive from the graph, with its lifetime; each user has its own keys."""
         return {}
 
     @cached_property
@@ -80,7 +80,7 @@ class DenominatorGraph:
 
     @cached_property
     def by_pdf(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(offsets int64 (num_pdfs + 1), entries int64 (num_entries), what flows into each of these in a chunk's first frame, float64)."""
+        """(offsets int64 (num_pdfs + 1), entries int64 (num_entries), flow into each of these in a chunk's first frame, float64)."""
         order = np.argsort(self.entry_pdfs, kind="stable")
         offsets = np.searchsorted(self.entry_pdfs[order], np.arange(self.num_pdfs + 1))
         flow = np.bincount(self.arc_entries, self.arc_probs * self.initial_probs[self.arc_sources], self.num_entries)
@@ -88,7 +88,7 @@ class DenominatorGraph:
 
     @classmethod
     def from_arcs(cls, arcs: PdfArcs, num_pdfs: int) -> DenominatorGraph:
-        """Entries and initial probabilities of an acceptor of pdfs. Raises ValueError for a pdf of `num_pdfs` or more."""
+        """The graph of an acceptor of pdfs, with its entries and initial probabilities. Raises ValueError for a pdf above the range."""
         if not len(arcs.pdfs) or arcs.pdfs.min() < 0 or arcs.pdfs.max() >= num_pdfs:
             raise ValueError(f"the graph has no arcs, or pdfs outside 0 .. {num_pdfs - 1}")
         order = np.lexsort((arcs.sources, arcs.pdfs, arcs.targets))
@@ -104,7 +104,7 @@ class DenominatorGraph:
 
     @classmethod
     def load(cls, path: Path) -> DenominatorGraph:
-        """What `save` wrote. Raises UserError for any other file."""
+        """Read what `save` wrote. Raises UserError for any other file."""
         fields = load_arrays(path, cls.__dataclass_fields__, "make the denominator graph again")
         return cls(**{**fields, "num_pdfs": int(fields["num_pdfs"])})
 
@@ -120,7 +120,7 @@ def make_denominator_graph(phone_lm: Fst, trans: TransitionModel, tree: ContextT
 
 
 def initial_probs(arcs: PdfArcs, num_steps: int = _NUM_STEPS) -> np.ndarray:
-    """The average of the state probabilities after 0 .. num_steps - 1 steps from the start, as in the head of this file."""
+    """The average of the state distributions after 0 .. num_steps - 1 steps from the start, see the module."""
     totals = np.bincount(arcs.sources, arcs.probs, arcs.num_states) + arcs.finals
     probs = arcs.probs / totals[arcs.sources]
     current, average = np.zeros(arcs.num_states), np.zeros(arcs.num_states)

@@ -1,8 +1,8 @@
-"""The hypotheses that an utterance's transcript competes with: a lattice, unfolded in time once, kept in compact arrays for all epochs.
+"""The hypotheses that compete with an utterance's transcript: a lattice, expanded in time once, in compact arrays for all epochs.
 
-A lattice of the decoder has arcs with strings of transition-ids, one for each frame (`pyasr.decode.compact`). Since all paths to a state
-have as many frames, each arc has a place in time, and with it its string is all that a network's log-likelihoods are needed for. What
-the search said of them is dropped. Memory is 4 bytes for each frame of each arc and 20 for the arc.
+The arcs of a decoder's lattice have strings of transition-ids, one per frame (`pyasr.decode.compact`). Since all paths to a state have the
+same number of frames, each arc has a position in time. Together with its string, this determines the log-likelihoods that it needs.
+The acoustic scores of the search are dropped. Memory: 4 bytes per frame of each arc, and 20 per arc.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyasr.decode.lattice import Lattice, has_end, trim
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """Arcs sorted by source; states in topological order, state 0 is the start, the last one the only end; every state is on a path.
+    """Arcs sorted by source; states in topological order; state 0 is the start, the last state the only end; every state is on a path.
 
     sources, targets  int32 (num_arcs)
-    begins, lengths   int32 (num_arcs): an arc has the frames begins[a] .. begins[a] + lengths[a] - 1
+    begins, lengths   int32 (num_arcs): arc a covers the frames begins[a] .. begins[a] + lengths[a] - 1
     graph_costs       float32 (num_arcs)
-    tids              int32 (lengths.sum()): the transition-ids of all arcs, one after the other
+    tids              int32 (lengths.sum()): the transition-ids of all arcs, concatenated
     """
 
     sources: np.ndarray
@@ -43,7 +43,7 @@ class Hypotheses:
 
     @property
     def num_frames(self) -> int:
-        """Of every path."""
+        """Number of frames of every path."""
         return int(self.begins[-1] + self.lengths[-1])
 
     @property
@@ -62,18 +62,18 @@ class Hypotheses:
 
 
 def hypotheses_of(lattice: Lattice | CompactLattice, num_tids: int, name: str = "lattice") -> Hypotheses | None:
-    """The paths of a lattice; None where none leads to the end.
+    """The paths of a lattice; None if no path leads to an end.
 
-    Raises UserError, naming `name`, for transition-ids that the model does not have, and for paths of different numbers of frames.
+    Raises UserError with `name` for transition-ids that the model does not have, and for paths with different numbers of frames.
     """
     lattice = trim(to_compact(lattice) if isinstance(lattice, Lattice) else lattice)
     if not has_end(lattice):
         return None
     closed = with_one_end(lattice)
     if not 0 < closed.tids.min(initial=1) <= closed.tids.max(initial=1) <= num_tids:
-        raise UserError(f"{name}: it has transition-ids beyond the model's {num_tids}; give lattices that were decoded with this model")
+        raise UserError(f"{name}: transition-ids above the model's {num_tids}; give lattices decoded with this model")
     times, lengths = state_times(closed), closed.lengths
     if (times[closed.sources] + lengths != times[closed.targets]).any():
-        raise UserError(f"{name}: its paths have different numbers of frames; decode again")
+        raise UserError(f"{name}: the paths have different numbers of frames; decode again")
     begins, lengths = times[closed.sources].astype(np.int32), lengths.astype(np.int32)
     return Hypotheses(closed.sources, closed.targets, begins, lengths, closed.graph_costs, closed.tids)

@@ -1,13 +1,13 @@
-"""The hypotheses of a training set, unfolded once and kept on disk, where all ranks of a host share one copy in the system's memory.
+"""The hypotheses of a training set, expanded once and stored on disk, memory-mapped so that all ranks of a host share one copy.
 
     with HypothesesWriter(path) as writer:
         writer.write("utt1", hypotheses)
     store = HypothesesStore(path)
     store["utt1"]
 
-Beside PATH, which is written last, are PATH.arcs, int32 (num_arcs, 4): source, target, begin, length; PATH.costs, float32 (num_arcs,);
-PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64 (num_utterances + 1, 2): the first arc and transition-id of each, and the
-ends.
+PATH is written last. The data are in PATH.arcs, int32 (num_arcs, 4): source, target, begin, length; PATH.costs, float32 (num_arcs,);
+PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64 (num_utterances + 1, 2): the indices of each utterance's first arc and
+transition-id, and the totals.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.
 
 
 class HypothesesWriter:
-    """Writes a store, utterance by utterance; PATH appears when the `with` block ends without an exception."""
+    """Writes a store, utterance by utterance; PATH is created when the `with` block ends without an exception."""
 
     def __init__(self, path: Path):
         self.path, self.keys, self._sizes = path, [], [(0, 0)]
@@ -68,9 +68,9 @@ class HypothesesWriter:
 
 
 class HypothesesStore:
-    """What a writer wrote: `store[key]` is that utterance's.
+    """Reads what a writer wrote: `store[key]` are the hypotheses of an utterance.
 
-    wanted  utterances that will be asked for; None: all
+    wanted  utterances that will be read; None: all
     """
 
     def __init__(self, path: Path, wanted: Container[str] | None = None):
@@ -96,10 +96,10 @@ def _part(path: Path, part: str) -> Path:
 
 def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames: Callable[[str], int],
                    transitions: TransitionModel, max_missing: float) -> list[str]:  # fmt: skip
-    """Write the hypotheses of the utterances `keys` from archives of lattices; returns those that have some.
+    """Write the hypotheses of the utterances `keys` from archives of lattices; returns the utterances that have some.
 
-    Utterances without a lattice, with an empty one, or with one of another number of frames are left out, counted and named in the log.
-    Raises UserError where they are more than the share `max_missing`, and for lattices of another model.
+    Utterances without a lattice, with an empty one, or with one of another number of frames are skipped, counted and named in the log.
+    Raises UserError if their proportion exceeds `max_missing`, and for lattices of another model.
     """
     left_out, checked = dict.fromkeys(keys, NO_LATTICE), {}
     with HypothesesWriter(path) as writer:

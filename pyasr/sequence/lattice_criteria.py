@@ -3,20 +3,20 @@ r"""Criteria of sequence-discriminative training on lattices: MMI, boosted MMI, 
 K. Vesely, A. Ghoshal, L. Burget, D. Povey, "Sequence-discriminative training of deep neural networks", Interspeech 2013; boosted MMI:
 D. Povey et al., "Boosted MMI for model and feature-space discriminative training", ICASSP 2008.
 
-l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference alignment, pi a hypothesis
-with graph cost g(pi), all paths of T frames:
+l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference alignment, and pi a hypothesis with
+graph cost g(pi); all paths have T frames:
 
-    w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / sum over all of w,     gamma_t(s) = sum of p(pi) over pi with pi_t = s
+    w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / (sum of all w),     gamma_t(s) = sum of p(pi) over pi with pi_t = s
 
     MMI           F = k sum_t l_t(s_t) - log sum_pi w(pi)                 dF/dl_t(s) = k ( [s = s_t] - gamma_t(s) )
     boosted MMI   the same with w(pi) exp(b E(pi)), E the number of frames with a wrong phone
     MPFE, sMBR    F = sum_pi p(pi) A(pi) = A_avg                          dF/dl_t(s) = k gamma_t(s) ( A_t(s) - A_avg )
 
-A(pi) is the number of frames of a path whose phone (MPFE) or pdf (sMBR) is right, A_t(s) its expectation over the paths with pi_t = s. F of
-MMI lacks the graph cost of the reference, which no network changes; so it may be above 0.
+A(pi) is the number of frames of a path with the correct phone (MPFE) or pdf (sMBR), A_t(s) its expectation over the paths with pi_t = s. F
+of MMI does not include the graph cost of the reference, which does not depend on the network; so F can be positive.
 
-A frame whose reference pdf no path of the denominator has can be rejected from MMI (`--drop-frames`): there the lattice cannot hold
-the derivative at bay. F still counts it.
+MMI can ignore frames whose reference pdf is on no path of the denominator (`--drop-frames`): in these, the lattice does not bound the
+derivative. F still includes them.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _NO_POSTERIOR = 1e-20
 
 @dataclass(frozen=True)
 class CriterionOptions:
-    """What is trained for."""
+    """Options of the training criterion."""
 
     criterion: str = option("smbr", "expected accuracy of states (smbr) or phones (mpfe), or mutual information (mmi)",
                             choices=("smbr", "mpfe", "mmi"))  # fmt: skip
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=1e-6)
-    one_silence_class: bool = option(True, "any silence is right for any silence; false: no silence is right",
+    one_silence_class: bool = option(True, "true: any silence counts as correct for any silence; false: silence is never correct",
                                      only=if_is("criterion", "smbr", "mpfe"))  # fmt: skip
     boost: float = option(0.0, "log weight that each frame with a wrong phone adds to a path (boosted MMI: 0.1)",
                           minimum=0.0, only=if_is("criterion", "mmi"))  # fmt: skip
-    drop_frames: bool = option(True, "do not learn from frames whose reference state is not in the lattice",
+    drop_frames: bool = option(True, "ignore frames whose reference state is not in the lattice",
                                only=if_is("criterion", "mmi"))  # fmt: skip
-    frame_smoothing: float = option(0.0, "share of the frames' cross-entropy in what is learned (Su, Li, Yu, Seide: 0.1 to 0.2)",
+    frame_smoothing: float = option(0.0, "weight of the frame-level cross-entropy in the loss (Su, Li, Yu, Seide: 0.1 to 0.2)",
                                     minimum=0.0, maximum=1.0)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Value:
-    """A criterion at some log-likelihoods.
+    """Value and derivative of a criterion.
 
     objective     F, summed over frames
     derivative    dF/dl, of the type and shape of the log-likelihoods (T, num_pdfs)
@@ -67,9 +67,9 @@ class Value:
 
 
 def evaluate(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
-    """The criterion of an utterance.
+    """Evaluate the criterion for an utterance.
 
-    loglikes   (T, num_pdfs), float32 or float64; sums over frames are taken in float64
+    loglikes   (T, num_pdfs), float32 or float64; sums over frames are computed in float64
     reference  transition-ids int32 (T,), the numerator
     """
     function = mmi if options.criterion == "mmi" else expected_accuracy
@@ -122,7 +122,7 @@ def path_posteriors(loglikes: np.ndarray, hypotheses: Hypotheses, pdfs: np.ndarr
 
 
 def _sums(hypotheses: Hypotheses, of_frames: np.ndarray) -> np.ndarray:
-    """Sums over each arc's frames of something that there is for each of its transition-ids, float64 (num_arcs)."""
+    """Sums of `of_frames`, one value per transition-id, over the frames of each arc, float64 (num_arcs)."""
     ends = np.append(0, np.cumsum(of_frames, dtype=np.float64))
     borders = np.append(0, np.cumsum(hypotheses.lengths))
     return ends[borders[1:]] - ends[borders[:-1]]

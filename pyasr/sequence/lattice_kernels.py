@@ -9,7 +9,7 @@ from pyasr.base.kernels import njit
 
 @njit(nogil=True, cache=True)
 def arc_sums(begins, lengths, pdfs, loglikes):
-    """The sum over each arc's frames t of loglikes[t, pdf], float64 (num_arcs). pdfs: those of all arcs, one after the other."""
+    """The sum of loglikes[t, pdf] over each arc's frames t, float64 (num_arcs). pdfs: those of all arcs, concatenated."""
     sums, k = np.zeros(len(begins)), 0
     for a in range(len(begins)):
         for t in range(begins[a], begins[a] + lengths[a]):
@@ -30,9 +30,9 @@ def spread(begins, lengths, pdfs, weights, out):
 
 @njit(nogil=True, cache=True)
 def expected_accuracies(sources, targets, posteriors, accuracies, num_states):
-    """(c_a: expected accuracy of the paths through each arc, float64 (num_arcs), that of all paths).
+    """(c_a: expected accuracy of the paths through each arc, float64 (num_arcs); expected accuracy of all paths).
 
-    Sums over paths are averages over the arcs into a state, and out of it, with their posteriors as weights:
+    Sums over paths are averages over the arcs into and out of a state, weighted by their posteriors:
 
         before(s) = sum over a into s of p_a (before(source) + A_a) / p_s,     p_s = sum over a into s of p_a
         behind(s) = sum over a out of s of p_a (A_a + behind(target)) / p_s

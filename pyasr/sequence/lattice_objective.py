@@ -1,15 +1,14 @@
-r"""Lattice-based criteria as functions of a network's outputs, for torch.
+r"""Lattice-based criteria as torch functions of a network's outputs.
 
 With logits z_t(s) and log priors q(s), the log-likelihoods are l_t(s) = z_t(s) - log sum_r exp z_t(r) - q(s). The normaliser at frame t is
-the same for all s, and the reference and every hypothesis have exactly one state at t. So with l'_t(s) = z_t(s) - q(s) every w(pi), and
-the weight of the reference, is multiplied by the same exp(k sum_t log sum_r exp z_t(r)): it cancels in F of MMI, where one is subtracted
-from the other, and in the posteriors, where one is divided by another, thus in F of MPFE and sMBR. Hence no softmax is computed, and
-dF/dz = dF/dl' as it stands: its rows add up to zero, which is what a softmax would have seen to. (A frame that MMI rejects has a row
-of zeros.)
+the same for all s, and the reference and every hypothesis have exactly one state at t. So with l'_t(s) = z_t(s) - q(s), every w(pi) and
+the weight of the reference are multiplied by the same exp(k sum_t log sum_r exp z_t(r)). This factor cancels in F of MMI, a difference of
+logarithms, and in the posteriors, which are ratios, and thus in F of MPFE and sMBR. Therefore, no softmax is computed, and dF/dz = dF/dl':
+its rows add up to zero, as they would with a softmax. (A frame that MMI ignores has a row of zeros.)
 
 Frame smoothing: H. Su, G. Li, D. Yu, F. Seide, "Error back propagation for sequence training of context-dependent deep networks for
-conversational speech transcription", ICASSP 2013. A network that has the training data right gains by F alone only as it grows more
-certain, which the cross-entropy of its frames resists.
+conversational speech transcription", ICASSP 2013. A network that already recognises the training data correctly increases F only by
+becoming more confident; the cross-entropy of its frames counteracts this.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from pyasr.sequence.hypotheses import Hypotheses
 
 @dataclass(frozen=True)
 class LatticeSupervision:
-    """What is to be learnt from some utterances, whose frames are put end to end.
+    """The targets of some utterances, whose frames are concatenated.
 
-    references    transition-ids of each, int (T,)
-    hypotheses    what each competes with
+    references    transition-ids of each utterance, int (T,)
+    hypotheses    competing hypotheses of each utterance
     """
 
     references: list[np.ndarray]
     hypotheses: list[Hypotheses]
 
     def __len__(self) -> int:
-        """Frames."""
+        """Number of frames."""
         return sum(map(len, self.references))
 
     def numel(self) -> int:
-        """The same, as of the tensors of targets that other criteria take."""
+        """Number of frames, as for the target tensors of other criteria."""
         return len(self)
 
 
 class LatticeObjective:
-    """F of `pyasr.sequence.lattice_criteria`, and what a learner is to make small.
+    """F of `pyasr.sequence.lattice_criteria`, and the loss of a learner.
 
-    log_priors  float (num_pdfs,), which are subtracted from logits
+    log_priors  float (num_pdfs,), subtracted from the logits
     factor      f of the model's log-likelihoods, l = f (z - log sum exp z - q), see `pyasr.nn.acoustic.AcousticModel`
     """
 
@@ -64,8 +63,8 @@ class LatticeObjective:
         return objective, torch.stack([objective.detach(), *objective.new_tensor([rejected, len(supervision)])])
 
     def loss(self, logits: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
-        """((1 - h) (-F / (f k)) + h CE, float64 (-F, rejected frames, frames)), CE being the cross-entropy of the reference's states,
-        summed over frames, and h `frame_smoothing`; without the factor f k, learning rates mean what they do in Kaldi's nnet1."""
+        """((1 - h) (-F / (f k)) + h CE, float64 (-F, rejected frames, frames)). CE is the cross-entropy of the reference's states, summed
+        over frames, h `frame_smoothing`. The division by f k gives learning rates the same meaning as in Kaldi's nnet1."""
         objective, counts = self(logits, supervision)
         loss, share = objective / -(self.factor * self.options.acoustic_scale), self.options.frame_smoothing
         if share:
@@ -73,19 +72,19 @@ class LatticeObjective:
         return loss, counts * counts.new_tensor([-1.0, 1.0, 1.0])
 
     def _cross_entropy(self, logits: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
-        """Of the reference's states, summed over frames."""
+        """Cross-entropy of the reference's states, summed over frames."""
         states = torch.from_numpy(self.classes.pdfs[np.concatenate(supervision.references)]).to(logits.device, torch.int64)
         return torch.nn.functional.cross_entropy(logits, states, reduction="sum")
 
     def _values(self, loglikes: np.ndarray, supervision: LatticeSupervision) -> list[Value]:
-        """Of each utterance."""
+        """The criterion of each utterance."""
         parts = np.split(loglikes, np.cumsum([len(reference) for reference in supervision.references])[:-1])
         return [evaluate(*utterance, self.classes, self.options)
                 for utterance in zip(parts, supervision.hypotheses, supervision.references, strict=True)]
 
 
 class _WithDerivative(torch.autograd.Function):
-    """A number that is a function of the input, whose derivative by it is known."""
+    """A function of the input with a given value and derivative."""
 
     @staticmethod
     def forward(ctx, x: torch.Tensor, value: float, derivative: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 r"""Forward-backward of a batch of sequences over a denominator graph: log-likelihoods, and posteriors of pdfs at each frame.
 
-With x_t(p) = exp y_t(p), entries e = (target state, pdf) and arcs s -> e of weight w, initial probabilities pi and the leak eps, with
-which any state may be left for any other between two frames (D. Povey et al., Interspeech 2016, section 2.4):
+With x_t(p) = exp y_t(p), entries e = (target state, pdf) and arcs s -> e of weight w, initial probabilities pi and the leak eps, the weight
+of a transition from any state to any other between two frames (D. Povey et al., Interspeech 2016, section 2.4):
 
     a'_0 = (1 + eps) pi                                                                                                              (1)
     f_t(e) = sum over arcs s -> e of w a'_{t-1}(s),    u_t(j) = sum over entries e into j of x_t(pdf of e) f_t(e)                    (2)
@@ -10,16 +10,17 @@ which any state may be left for any other between two frames (D. Povey et al., I
     b'_{t-1}(s) = sum over arcs s -> e of w g_t(e),    b_{t-1}(s) = b'_{t-1}(s) + eps sum_j pi(j) b'_{t-1}(j)                        (5)
     posterior of p at t = sum over entries e with pdf p of f_t(e) g_t(e)                                                             (6)
 
-x_t is divided by its largest value over the graph's pdfs before. (3) adds eps pi as it stands since u_t / c_t sums to one. Every state's
-leak at the end of (3) is the factor 1 + eps: all states are final. A sequence that is shorter than those beside it goes on in (2) and (3)
-to no purpose, and begins with b_T = 1 at its own end.
+x_t is first divided by its maximum over the graph's pdfs. (3) adds eps pi without a factor because u_t / c_t sums to one. Every state's
+leak at the end of (3) is the factor 1 + eps: all states are final. For a sequence shorter than others in the batch, (2) and (3) continue
+without effect, and the backward pass begins with b_T = 1 at the sequence's own end.
 
-Scaled by c_t at each frame, the sums are as good as sums of logarithms, in float32 too, because of the leak: a'_t(j) >= eps pi(j), and
-sum_j a'_t(j) b'_t(j) is 1, so neither leaves the type's range, and what is too small for it is nothing beside eps pi(j). Without a leak
-a state may be lost that would have been the best one later. Where posteriors of a frame do not sum to one, something was lost.
+With scaling by c_t at each frame, the sums are as accurate as sums of logarithms, also in float32, because of the leak: a'_t(j) is at least
+eps pi(j), and sum_j a'_t(j) b'_t(j) is 1, so neither leaves the type's range, and an underflow is negligible compared to eps pi(j).
+Without a leak, a state may underflow that would have been the best one later. If the posteriors of a frame do not sum to one, this has
+happened.
 
-On CPUs the loops run over blocks of sequences of about the same length side by side, in the unit-stride dimension. On GPUs sums over
-arcs are products with sparse matrices, which are made once for a graph.
+On CPUs, the loops process blocks of sequences of similar length, with the sequences in the unit-stride dimension. On GPUs, sums over
+arcs are products with sparse matrices, which are created once per graph.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from torch import Tensor
 from pyasr.base.kernels import njit
 from pyasr.sequence.denominator_graph import DenominatorGraph
 
-_BLOCK = 16  # sequences side by side: some vector registers' worth, and the states of a block stay in cache
-_MOST_OFF = 0.01  # of the sum of a frame's posteriors from one; rounding makes 2e-4 in 10,000 frames of float32
-_FLOW_BYTES = 1 << 29  # f_t(e) of a block is kept for all frames; long sequences go in smaller blocks
+_BLOCK = 16  # sequences per block: fills some vector registers, and the states of a block stay in the cache
+_MOST_OFF = 0.01  # maximum deviation of a frame's sum of posteriors from one; rounding causes 2e-4 in 10,000 frames of float32
+_FLOW_BYTES = 1 << 29  # maximum size of f_t(e), stored for all frames of a block; long sequences get smaller blocks
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """x (T, num_pdfs, N) of a batch and the logarithms that it was divided by, float64 (T, N)."""
+    """x (T, num_pdfs, N) of a batch, and the logarithms of its divisors, float64 (T, N)."""
 
     x: Tensor
     log_scale: Tensor
@@ -56,11 +57,11 @@ def _scores(logits: Tensor, in_graph: Tensor) -> _Scores:
 def forward_backward(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np.ndarray | None = None) -> tuple[Tensor, Tensor]:
     """(log-likelihoods float64 (N), posteriors (N, T, num_pdfs)) of `logits` (N, T, num_pdfs), float32 or float64.
 
-    lengths  frames of each sequence, int (N), at least 1: what lies behind them is no part of it, and has posteriors of 0; None: T
+    lengths  frames of each sequence, int (N), at least 1: later frames are ignored and have posteriors of 0; None: T
 
-    A sequence whose likelihood is 0 or not a number, or whose posteriors do not sum to one at some frame, gets a log-likelihood that is not
-    finite, and no posteriors that mean anything. Where `leak` is 0, losses can go unseen that outputs bring about which lie further apart
-    than the logarithm of the type's range (87 for float32).
+    A sequence whose likelihood is 0 or NaN, or whose posteriors do not sum to one in some frame, gets a log-likelihood that is not finite
+    and meaningless posteriors. If `leak` is 0, losses may be undetected for outputs that differ by more than the logarithm of the type's
+    range (87 for float32).
     """
     over = _over_blocks if logits.device.type == "cpu" else _by_sparse_matrices
     lengths = np.full(len(logits), logits.shape[1]) if lengths is None else np.asarray(lengths)
@@ -91,7 +92,7 @@ def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np
 
 
 def _results(totals: Tensor, posteriors: Tensor, scores: _Scores, leak: float, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """What `forward_backward` gives, from c (T, N) and posteriors (T, num_pdfs, N); lengths int64 (N), on their device."""
+    """The result of `forward_backward`, from c (T, N) and posteriors (T, num_pdfs, N); lengths int64 (N), on the same device."""
     behind = torch.arange(len(totals), device=totals.device)[:, None] >= lengths
     log_likes = (totals.double().log() + scores.log_scale).masked_fill_(behind, 0).sum(dim=0) + np.log1p(float(leak))
     off = (posteriors.sum(dim=1) - 1).masked_fill_(behind, 0).abs().amax(dim=0)
@@ -189,7 +190,7 @@ def _backward(x, flows, scales, lengths, out_of, entries, initial, leak):
 
 
 def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The same in plain torch, all sequences at once, on any device, which is not waited for."""
+    """The same in plain torch, for all sequences together, on any device, without synchronisation."""
     on, ends = _OnDevice.of(graph, logits), torch.from_numpy(lengths).to(logits.device, non_blocking=True)
     scores = _scores(logits, on.in_graph)
     num_frames, _, size = scores.x.shape
@@ -215,10 +216,10 @@ def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float, le
 class _OnDevice:
     """A graph as tensors of one device and type.
 
-    into           (num_entries, num_states), sparse: sums what flows into entries
+    into           (num_entries, num_states), sparse: sums the flow into entries
     out_of         its transpose
     targets, pdfs  int64 (num_entries), of entries
-    in_graph       int64: the pdfs that are in any arc
+    in_graph       int64: the pdfs of all arcs
     initial        (num_states, 1)
     """
 
@@ -231,7 +232,7 @@ class _OnDevice:
 
     @classmethod
     def of(cls, graph: DenominatorGraph, like: Tensor) -> _OnDevice:
-        """Of the device and type of a tensor; made once, and kept with the graph."""
+        """The graph on the device and in the type of a tensor; created once and cached with the graph."""
         kept, place = graph.kept, (cls, like.device, like.dtype)
         if place not in kept:
             kept[place] = cls._made(graph, like)

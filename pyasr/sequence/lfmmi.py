@@ -1,6 +1,6 @@
-r"""LF-MMI: the log-probability of what was said against all that could have been said, without lattices.
+r"""LF-MMI: the log-probability of the transcript relative to all possible phone sequences, without lattices.
 
-Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016; behaves as
+Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016; equivalent to
 Kaldi's chain objective. For sequences n of T frames with outputs y_nt (logits, used as log-likelihoods without normalisation),
 
     F = sum_n [ log numerator_n - log denominator_n ]  -  lambda / 2 sum_nt ||y_nt||^2
@@ -29,10 +29,10 @@ from pyasr.sequence.supervision import Supervision
 
 @dataclass(frozen=True)
 class LfMmiCounts:
-    """What an objective is made of; sums are over all sequences but those left out.
+    """The parts of an objective; sums are over all sequences that are not skipped.
 
     num_frames    at the network's frame rate
-    num_left_out  sequences whose likelihoods were not finite
+    num_left_out  number of skipped sequences, whose likelihoods were not finite
     numerator, denominator  log-likelihoods
     l2_term       -lambda / 2 sum ||y||^2
     """
@@ -46,7 +46,7 @@ class LfMmiCounts:
 
     @property
     def log_prob(self) -> float:
-        """log of numerator / denominator, at most 0 but for rounding."""
+        """log of numerator / denominator, at most 0 up to rounding."""
         return self.numerator - self.denominator
 
 
@@ -54,11 +54,11 @@ def lf_mmi(logits: Tensor, supervisions: Sequence[Supervision], graph: Denominat
            options: LfMmiOptions = LfMmiOptions()) -> tuple[Tensor, LfMmiCounts]:
     """(F, differentiable by the logits; its parts).
 
-    logits        (N, T, num_pdfs) float32, float64, or a narrower type, which is taken as float32
-    supervisions  N; one of fewer than T frames leaves the outputs of the last frames without derivative
+    logits        (N, T, num_pdfs) float32, float64, or a narrower type, which is converted to float32
+    supervisions  N; for one of fewer than T frames, the outputs of the last frames have no derivative
 
-    Sequences whose likelihoods are not finite are left out of F and the counts, with a warning. Raises ValueError for shapes that do not
-    fit.
+    Sequences whose likelihoods are not finite are skipped with a warning, in F and the counts. Raises ValueError for shapes that do not
+    match.
     """
     objf, _, counts = lf_mmi_with_posteriors(logits, supervisions, graph, options)
     return objf, counts
@@ -68,8 +68,8 @@ def lf_mmi_with_posteriors(logits: Tensor, supervisions: Sequence[Supervision], 
                            options: LfMmiOptions = LfMmiOptions()) -> tuple[Tensor, Tensor, LfMmiCounts]:
     """(F, posteriors of pdfs in the numerators (N, T, num_pdfs), parts of F), as `lf_mmi`.
 
-    The posteriors are the targets of cross-entropy regularisation; no gradient flows through them. Frames beyond a supervision's end, and
-    sequences that are left out of F, have zeros.
+    The posteriors are the targets of cross-entropy regularisation; no gradient flows through them. They are zero for frames beyond a
+    supervision's end and for skipped sequences.
     """
     _check(logits, supervisions, graph)
     wide = logits if logits.dtype == torch.float64 else logits.float()
@@ -77,7 +77,7 @@ def lf_mmi_with_posteriors(logits: Tensor, supervisions: Sequence[Supervision], 
 
 
 class _LfMmi(torch.autograd.Function):
-    """F and its derivative, which the forward pass makes."""
+    """F and its derivative, which is computed in the forward pass."""
 
     @staticmethod
     def forward(ctx, logits, supervisions, graph, options):
@@ -113,20 +113,20 @@ class _LfMmi(torch.autograd.Function):
 
 def _check(logits: Tensor, supervisions: Sequence[Supervision], graph: DenominatorGraph) -> None:
     if logits.ndim != 3 or logits.shape[0] != len(supervisions) or not logits.numel():
-        raise ValueError(f"logits of shape (sequences, frames, pdfs) were expected for {len(supervisions)} supervisions, "
+        raise ValueError(f"expected logits of shape (sequences, frames, pdfs) for {len(supervisions)} supervisions, "
                          f"got {tuple(logits.shape)}")
     if logits.shape[2] != graph.num_pdfs:
-        raise ValueError(f"the network has {logits.shape[2]} outputs, the denominator graph {graph.num_pdfs} pdfs")
+        raise ValueError(f"the network has {logits.shape[2]} outputs, but the denominator graph has {graph.num_pdfs} pdfs")
     for supervision in supervisions:
         if not 0 < supervision.num_frames <= logits.shape[1]:
-            told = f"a supervision of {supervision.num_frames} frames, the network's output has {logits.shape[1]}"
-            raise ValueError(f"{supervision.key}: {told}")
+            found = f"a supervision of {supervision.num_frames} frames, but the network's output has {logits.shape[1]}"
+            raise ValueError(f"{supervision.key}: {found}")
         if supervision.slot_pdfs.min() < 0 or supervision.slot_pdfs.max() >= graph.num_pdfs:
-            raise ValueError(f"{supervision.key}: pdf {supervision.slot_pdfs.max()} in a supervision, the model has {graph.num_pdfs}")
+            raise ValueError(f"{supervision.key}: pdf {supervision.slot_pdfs.max()} in a supervision, but the model has {graph.num_pdfs}")
 
 
 def _numerators(logits: Tensor, supervisions: Sequence[Supervision]) -> tuple[Tensor, Tensor]:
-    """(log-likelihoods float64 (N) on the CPU, posteriors like `logits`); only outputs that the graphs ask for are moved from a device."""
+    """(log-likelihoods float64 (N) on the CPU, posteriors like `logits`); copies only the outputs that the graphs need to the host."""
     num_frames, num_pdfs = logits.shape[1:]
     places = [(number * num_frames + supervision.slot_frames.astype(np.int64)) * num_pdfs + supervision.slot_pdfs
               for number, supervision in enumerate(supervisions)]
@@ -149,7 +149,7 @@ def _one_numerator(supervision: Supervision, outputs: np.ndarray) -> tuple[float
 
 
 def _subtract_denominators(derivative: Tensor, logits: Tensor, supervisions, graph: DenominatorGraph, leak: float) -> Tensor:
-    """Take the denominators' posteriors from `derivative`; their log-likelihoods float64 (N) on the CPU."""
+    """Subtract the denominators' posteriors from `derivative`; returns their log-likelihoods, float64 (N), on the CPU."""
     lengths = np.array([supervision.num_frames for supervision in supervisions])
     log_likes, posteriors = leaky_hmm.forward_backward(logits, graph, leak, lengths)
     derivative.sub_(posteriors)
@@ -159,4 +159,4 @@ def _subtract_denominators(derivative: Tensor, logits: Tensor, supervisions, gra
 def _warn(good: Tensor, supervisions: Sequence[Supervision]) -> None:
     if not good.all():
         bad = [supervisions[number].key for number in torch.nonzero(~good).flatten().tolist()]
-        log.warning(f"LF-MMI: {len(bad)} of {len(supervisions)} sequences have no finite likelihood and are left out: {' '.join(bad[:5])}")
+        log.warning(f"LF-MMI: {len(bad)} of {len(supervisions)} sequences have no finite likelihood and are skipped: {' '.join(bad[:5])}")

@@ -9,7 +9,7 @@ from pyasr.base.options import option
 
 @dataclass(frozen=True)
 class LfMmiOptions:
-    """The objective's constants."""
+    """Constants of the objective."""
 
-    leaky_hmm_coefficient: float = option(1e-5, "weight of leaving any state of the denominator for any other", minimum=1e-6, maximum=1.0)
-    l2_regularize: float = option(5e-5, "constant of the squared outputs of the network", minimum=0.0)
+    leaky_hmm_coefficient: float = option(1e-5, "weight of transitions between any two denominator states", minimum=1e-6, maximum=1.0)
+    l2_regularize: float = option(5e-5, "weight of the squared outputs of the network (L2 penalty)", minimum=0.0)

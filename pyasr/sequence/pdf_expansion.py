@@ -1,7 +1,7 @@
-"""A phone language model as an HMM whose arcs emit pdfs: every phone in its context gets its HMM, then equal states are joined.
+"""Expansion of a phone language model into an HMM whose arcs emit pdfs: each phone in context gets its HMM, then equal states are merged.
 
-A state stands for "this HMM state has just emitted a frame, and the phone's arc leads there in the language model": entering it emits its
-pdf. No arc is without a pdf, so paths of T arcs are the state sequences of T frames.
+A state means "this HMM state has just emitted a frame, and the phone's arc leads to that state of the language model": an arc into it emits
+its pdf. Every arc has a pdf, so paths of T arcs are the state sequences of T frames.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyasr.hmm.tree import ContextTree
 from pyasr.io.openfst import Fst
 from pyasr.lang import fst_kernels, fst_ops
 
-_WEIGHT_STEP = 1e-5  # log-probabilities nearer than this count as equal when states are joined
+_WEIGHT_STEP = 1e-5  # log-probabilities that differ by less count as equal when states are merged
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PdfArcs:
 
     sources, targets, pdfs  int64 (num_arcs)
     probs   float64 (num_arcs)
-    finals  float64 (num_states), probabilities to end; 0 where that cannot be
+    finals  float64 (num_states), final probabilities; 0 for states that are not final
     """
 
     sources: np.ndarray
@@ -38,13 +38,13 @@ class PdfArcs:
 
     @property
     def num_states(self) -> int:
-        """States, the start included."""
+        """Number of states, including the start."""
         return len(self.finals)
 
 
 @dataclass(frozen=True)
 class HmmTable:
-    """HMMs by number and state j of J, the topology's most.
+    """HMMs by number and state j of J, the maximum number of states in the topology.
 
     pdfs   int64 (num_hmms, J); -1 past an HMM's last state
     inner  float64 (num_hmms, J, J): probabilities between emitting states, self-loops on the diagonal
@@ -56,16 +56,16 @@ class HmmTable:
     leave: np.ndarray
 
     def __getitem__(self, numbers: np.ndarray) -> HmmTable:
-        """The HMMs of these numbers, in their order."""
+        """The HMMs with these numbers, in this order."""
         return HmmTable(self.pdfs[numbers], self.inner[numbers], self.leave[numbers])
 
     def __add__(self, other: HmmTable) -> HmmTable:
-        """The HMMs of both."""
+        """The HMMs of both tables."""
         return HmmTable(np.r_[self.pdfs, other.pdfs], np.r_[self.inner, other.inner], np.r_[self.leave, other.leave])
 
 
 def hmm_table(trans: TransitionModel, hmms: tuple[np.ndarray, ...]) -> HmmTable:
-    """The HMMs that `hmms_of_windows` gives as forward transitions, with their probabilities, numbered by its classes."""
+    """The HMMs that `hmms_of_windows` returns as forward transitions, with their probabilities, numbered by its classes."""
     offsets, tids, loops, from_state, to_state = hmms
     num_hmms, size = len(offsets) - 1, max(len(entry) - 1 for entry in trans.topology.entries)
     table = HmmTable(np.full((num_hmms, size), -1), np.zeros((num_hmms, size, size)), np.zeros((num_hmms, size)))
@@ -80,7 +80,7 @@ def hmm_table(trans: TransitionModel, hmms: tuple[np.ndarray, ...]) -> HmmTable:
 
 
 class HmmsOfWindows:
-    """The HMMs of phones in their context, each looked up in the tree once, when it is first asked for."""
+    """The HMMs of phones in context; each is looked up in the tree once, on first use."""
 
     def __init__(self, trans: TransitionModel, tree: ContextTree):
         self.trans, self.tree = trans, tree
@@ -88,7 +88,7 @@ class HmmsOfWindows:
         self._table = hmm_table(trans, hmms_of_windows(np.zeros((0, tree.context_width), np.int32), trans, tree)[1])
 
     def of(self, windows: np.ndarray) -> HmmTable:
-        """Those of windows of phones (n, N), one after the other."""
+        """The HMMs of windows of phones (n, N), in this order."""
         names = [window.tobytes() for window in windows]
         places = [place for place, name in enumerate(names) if name not in self._numbers]
         if places:
@@ -100,10 +100,10 @@ class HmmsOfWindows:
 
 
 def expand_phone_lm(phone_lm: Fst, trans: TransitionModel, tree: ContextTree) -> PdfArcs:
-    """The model of pdfs that `phone_lm`, an acceptor without epsilons, gives with tree and HMMs. Raises UserError for unknown phones."""
+    """Expand `phone_lm`, an acceptor without epsilons, by tree and HMMs into arcs with pdfs. Raises UserError for unknown phones."""
     unknown = np.setdiff1d(phone_lm.ilabels, trans.tid2phone[1:])
     if len(unknown):
-        raise UserError(f"the phone language model has phone {unknown[0]}, the model has not: estimate it from alignments by this model")
+        raise UserError(f"the model does not have phone {unknown[0]} of the phone language model: estimate it from this model's alignments")
     clg, info = fst_ops.compose_context(phone_lm, [], tree.context_width, tree.central_position)
     entering, phones = _split_off_delay(clg)
     windows = np.array([info[label] for label in phones.ilabels.tolist()], np.int32)
@@ -112,9 +112,9 @@ def expand_phone_lm(phone_lm: Fst, trans: TransitionModel, tree: ContextTree) ->
 
 
 def _split_off_delay(clg: Fst) -> tuple[np.ndarray, Fst]:
-    """(probabilities to begin in each state, float64 (num_states); the arcs that bear phones).
+    """(initial probabilities of states, float64 (num_states); the arcs with phones).
 
-    Where the tree looks at the phones to come, the first arcs of C only take them in and bear no window.
+    If the tree has right context, the first arcs of C only read phones and have no window.
     """
     entering = np.zeros(clg.num_states)
     entering[clg.start] = 1.0
@@ -128,7 +128,7 @@ def _split_off_delay(clg: Fst) -> tuple[np.ndarray, Fst]:
 
 
 def _glue(phones: Fst, entering: np.ndarray, classes: np.ndarray, hmms: HmmTable) -> PdfArcs:
-    """HMMs in the place of phone arcs; state 1 + q J + j is the j-th of the HMM and next state that stand at place q of all such pairs."""
+    """Replace phone arcs by HMMs; state 1 + q J + j is state j of the HMM in the q-th distinct pair of HMM and next state."""
     size = hmms.pdfs.shape[1]
     pairs, place = np.unique(np.stack([classes, phones.nextstates]), axis=1, return_inverse=True)
     place, (hmm, after) = place.reshape(-1), pairs
@@ -154,7 +154,7 @@ def _arcs_of(fst: Fst, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trim(arcs: PdfArcs) -> PdfArcs:
-    """Only what lies on paths from the start to an end. Raises UserError when there is none."""
+    """The arcs on paths from the start to an end. Raises UserError if there are none."""
     costs = np.where(arcs.finals > 0, 0.0, np.inf)
     fst = Fst.from_arcs(arcs.num_states, 0, arcs.sources, arcs.pdfs, arcs.pdfs, arcs.probs, arcs.targets, costs)
     keep = fst_kernels.reachable(0, fst.arc_offsets, fst.nextstates) & fst_kernels.coreachable(fst.sources, fst.nextstates, fst.finals)
@@ -166,10 +166,10 @@ def trim(arcs: PdfArcs) -> PdfArcs:
 
 
 def join_equal_states(arcs: PdfArcs) -> PdfArcs:
-    """Join states from which all strings of pdfs have the same probabilities because their arcs are the same (bisimulation).
+    """Merge states from which all strings of pdfs have the same probabilities because their arcs are the same (bisimulation).
 
-    The partition of states by their final probabilities is refined by the arcs into the parts, until no part divides further. State 0
-    stays the start.
+    The partition of states by their final probabilities is refined by the arcs into the parts, until no part is divided any further.
+    State 0 remains the start.
     """
     parts, num_parts = _ranks(_rounded_log(arcs.finals)), 0
     while parts.max() + 1 > num_parts:
@@ -193,7 +193,7 @@ def _quotient(arcs: PdfArcs, parts: np.ndarray) -> PdfArcs:
 
 
 def _summed(sources, pdfs, targets, probs):
-    """Arcs that agree in source, pdf and target as one arc with the sum of their probabilities."""
+    """Merge arcs with the same source, pdf and target; probabilities are added."""
     (sources, pdfs, targets), index = np.unique(np.stack([sources, pdfs, targets]), axis=1, return_inverse=True)
     return sources, pdfs, targets, np.bincount(index.reshape(-1), probs)
 
@@ -207,7 +207,7 @@ def _rounded_log(probs: np.ndarray) -> np.ndarray:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """A hash of 64 bits for each integer (the finaliser of D. Lea and S. Vigna's splitmix64)."""
+    """A 64-bit hash of each integer (the finaliser of D. Lea and S. Vigna's splitmix64)."""
     z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

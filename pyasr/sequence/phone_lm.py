@@ -1,25 +1,25 @@
-r"""The phone language model of LF-MMI's denominator: maximum likelihood without smoothing or back-off arcs, fit to be expanded into an HMM.
+r"""The phone language model of LF-MMI's denominator: maximum likelihood, without smoothing or back-off arcs, for expansion into an HMM.
 
 Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016, section 2.1;
-behaves as Kaldi's chain-est-phone-lm.
+equivalent to Kaldi's chain-est-phone-lm.
 
-A *history* is the phones before one, at most order - 1 of them, fewer at the beginning of a sequence; the end of the sequence counts as a
-phone. With c(h, p) the counts of history h,
+A *history* is the sequence of phones before a phone, at most order - 1 of them, fewer at the beginning of a sequence; the end of the
+sequence counts as a phone. With c(h, p) the counts of history h,
 
     p(p | h) = c(h, p) / c(h),      c(h) = sum_p c(h, p),      l(h) = sum_p c(h, p) ln p(p | h)
 
-Histories of as many phones as `no_prune_order` or more are given up one after the other: h hands its counts over to h', which lacks h's
-first phone, and the data lose
+Histories of at least `no_prune_order` phones are pruned one after the other: h adds its counts to those of h', which is h without the
+first phone, and the log-likelihood of the data decreases by
 
     l(h) + l(h') - l(h + h')  >= 0.
 
-The one that loses least goes first (losses are brought up to date when a history's turn comes), until `num_extra_lm_states` of these
+The history with the smallest loss is pruned first (a loss is updated when its history's turn comes), until `num_extra_lm_states` of these
 long histories are left. Then an arc with p leads from h to the longest suffix of h p that is a state. A phone that never followed a
 history cannot follow it in the model.
 
-A history goes only after all that are longer by one phone, before it or after it. Those before it hand their counts to it. Those after it
-are reached from it: once h is given up, p leads from h' to the longest suffix of h' p, and the state h p, where the counts of what
-followed h p are, is passed by.
+A history is pruned only after all histories that extend it by one phone at the beginning or at the end. Those with an additional first
+phone add their counts to it. Those with an additional last phone are reached from it: once h has been pruned, p leads from h' to the
+longest suffix of h' p, and the state h p, which has the counts of what followed h p, would be bypassed.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ History = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PhoneLmOptions:
-    """The phone language model of the denominator."""
+    """Options of the denominator's phone language model."""
 
-    ngram_order: int = option(4, "phones in the longest n-grams of the phone language model", minimum=1)
-    no_prune_order: int = option(3, "n-grams of phones of so many or fewer are all kept", minimum=1)
-    num_extra_lm_states: int = option(2000, "histories of longer n-grams that are kept, those that matter most", minimum=0)
+    ngram_order: int = option(4, "order of the phone language model", minimum=1)
+    no_prune_order: int = option(3, "maximum order of n-grams that are not pruned", minimum=1)
+    num_extra_lm_states: int = option(2000, "number of histories of longer n-grams to keep, selected by likelihood", minimum=0)
 
 
 def estimate_phone_lm(sequences: Iterable[np.ndarray], options: PhoneLmOptions = PhoneLmOptions()) -> Fst:
-    """The model of `sequences` (phone ids from 1, each int (num_phones)) as an acceptor; state 0, the empty history, is the start.
+    """Estimate the model of `sequences` (phone ids from 1, each int (num_phones)), an acceptor; state 0, the empty history, is the start.
 
-    Raises UserError when there is no phone, or one below 1.
+    Raises UserError if there are no phones, or for a phone below 1.
     """
     counts = count_histories(sequences, options.ngram_order)
     num_long = sum(len(history) >= options.no_prune_order for history in counts)
@@ -66,7 +66,7 @@ def estimate_phone_lm(sequences: Iterable[np.ndarray], options: PhoneLmOptions =
 
 
 def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History, Counter]:
-    """c(h, p) as {h: {p: count}}, END for the end of a sequence; the empty history is always there."""
+    """c(h, p) as {h: {p: count}}, END for the end of a sequence; always includes the empty history."""
     windows = (_windows(np.asarray(sequence, np.int64), order) for sequence in sequences if len(sequence))
     grams, numbers = np.zeros((0, order), np.int64), np.zeros(0, np.int64)
     while some := list(islice(windows, _BLOCK)):
@@ -82,26 +82,26 @@ def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History
 
 
 def _windows(phones: np.ndarray, order: int) -> np.ndarray:
-    """Each phone and the end with what is before it: (num_phones + 1, order), 0 before the beginning."""
+    """Each phone and the end with the phones before it: (num_phones + 1, order), padded by 0 at the beginning."""
     if (phones < 1).any():
-        raise UserError(f"phone {phones.min()} in the sequences for the phone language model; ids begin at 1")
+        raise UserError(f"phone {phones.min()} in the sequences for the phone language model; ids start at 1")
     padded = np.concatenate([np.zeros(order - 1, np.int64), phones, [END]])
     return np.lib.stride_tricks.sliding_window_view(padded, order)
 
 
 def perplexity(counts: dict[History, Counter]) -> float:
-    """exp(-sum_h l(h) / sum_h c(h)): of the data that the counts are from, ends of sequences included."""
+    """exp(-sum_h l(h) / sum_h c(h)), the perplexity of the counted data, including the ends of sequences."""
     return float(np.exp(-sum(map(log_like, counts.values())) / sum(sum(of.values()) for of in counts.values())))
 
 
 def log_like(counts: Counter) -> float:
-    """l of one history: that of its counts under the model estimated from them."""
+    """l of one history: the log-likelihood of its counts under the model estimated from them."""
     values = np.fromiter(counts.values(), np.float64, len(counts))
     return float(values @ np.log(values) - values.sum() * np.log(max(values.sum(), 1.0)))
 
 
 def prune_histories(counts: dict[History, Counter], no_prune_order: int, num_kept: int) -> None:
-    """Give up long histories in `counts` until `num_kept` are left; each waits for those with a phone more before it or after it."""
+    """Prune long histories in `counts` until `num_kept` are left, each after the histories that extend it by one phone."""
     long = {history for history in counts if len(history) >= no_prune_order}
     num_left = len(long)
     suffixes = {history[first:] for history in long for first in range(len(history) - no_prune_order + 1)}
@@ -124,7 +124,7 @@ def prune_histories(counts: dict[History, Counter], no_prune_order: int, num_kep
 
 
 def _shorter(history: History) -> tuple[History, History]:
-    """Without the first phone, without the last."""
+    """The history without the first phone, and without the last."""
     return history[1:], history[:-1]
 
 

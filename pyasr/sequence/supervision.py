@@ -1,12 +1,12 @@
-r"""The numerator of LF-MMI: what was said in a chunk, as a graph of pdfs frame by frame, weighted as the denominator weighs it.
+r"""The numerator of LF-MMI: the transcript of a chunk as a graph of pdfs, one per frame, with the weights of the denominator.
 
 Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016, section 2.5.
 
-An utterance is given by its phones and when they begin. Each phone may have the frames that lie in its own time, made longer by the
-tolerances on both sides. All ways through the phones' HMMs within these limits are strings of pdfs, one for each frame; a chunk has the
-strings of its frames, of all ways through the whole utterance. Their set A is made a deterministic graph, which counts each string once,
-and composed with the denominator graph D: with w(pi) the weight of a path pi of D, initial probability included, and y_t(p) the network's
-output,
+An utterance is given by its phones with their times. Each phone may occupy the frames of its own time, extended by the tolerances on both
+sides. All paths through the phones' HMMs within these limits give strings of pdfs, one per frame; a chunk has the substrings of its
+frames, over all paths through the whole utterance. The set A of these strings is converted to a deterministic graph, which counts each
+string once, and composed with the denominator graph D. With w(pi) the weight of a path pi of D, including the initial probability, and
+y_t(p) the network's output,
 
     numerator = sum over paths pi of D whose pdfs are in A of  w(pi) prod_t exp y_t(pi_t)   <=   the same sum over all paths of D.
 """
@@ -30,26 +30,26 @@ from pyasr.sequence.pdf_expansion import HmmsOfWindows
 
 @dataclass(frozen=True)
 class ToleranceOptions:
-    """By how much phones may lie elsewhere in time than they were aligned."""
+    """By how much the times of phones may differ from the alignment."""
 
-    left_tolerance: int = option(5, "input frames by which a phone may begin earlier than it was aligned", minimum=0)
-    right_tolerance: int = option(5, "input frames by which a phone may end later than it was aligned", minimum=0)
+    left_tolerance: int = option(5, "input frames by which a phone may begin earlier than in the alignment", minimum=0)
+    right_tolerance: int = option(5, "input frames by which a phone may end later than in the alignment", minimum=0)
 
 
 @dataclass(frozen=True)
 class SupervisionOptions(ToleranceOptions):
-    """Where phones may lie in time; output t of the network belongs to input frame t `frame_subsampling_factor`."""
+    """Times of phones; output t of the network belongs to input frame t `frame_subsampling_factor`."""
 
     frame_subsampling_factor: int = FRAME_SUBSAMPLING_FACTOR
 
     def limits(self, aligned: AlignedPhones) -> tuple[np.ndarray, np.ndarray]:
-        """(begins, ends) int64 (num_phones): phone i may have the outputs begins[i] .. ends[i] - 1."""
+        """(begins, ends) int64 (num_phones): phone i may occupy the outputs begins[i] .. ends[i] - 1."""
         begins = num_subsampled(np.maximum(aligned.starts[:-1] - self.left_tolerance, 0), self.frame_subsampling_factor)
         ends = num_subsampled(np.minimum(aligned.starts[1:] + self.right_tolerance, aligned.num_frames), self.frame_subsampling_factor)
         return begins, ends
 
     def have_room(self, aligned: AlignedPhones) -> bool:
-        """Whether every phone can have an output of its own, one after the other: what the chain topology needs."""
+        """Whether every phone can have at least one output of its own, in order, as the chain topology requires."""
         begins, ends = self.limits(aligned)
         order = np.arange(len(begins))
         earliest = np.maximum.accumulate(begins - order) + order
@@ -58,13 +58,13 @@ class SupervisionOptions(ToleranceOptions):
 
 @dataclass(frozen=True)
 class Supervision:
-    """The numerator graph of one chunk: an acyclic graph, all of whose paths have `num_frames` arcs; state 0 is the start.
+    """The numerator graph of one chunk: an acyclic graph whose paths all have `num_frames` arcs; state 0 is the start.
 
-    key            whose it is, for messages
+    key            utterance name, for messages
     sources, targets, slots  int32 (num_arcs); states are numbered in time, arcs sorted by source
     log_probs      float64 (num_arcs)
-    finals         float64 (num_states): costs to end, 0 or inf
-    slot_frames, slot_pdfs   int32 (num_slots): the outputs of the network that the arcs ask for
+    finals         float64 (num_states): final costs, 0 or inf
+    slot_frames, slot_pdfs   int32 (num_slots): the outputs of the network that the arcs use
     """
 
     key: str
@@ -80,13 +80,13 @@ class Supervision:
 
 @dataclass(frozen=True)
 class UtteranceStates:
-    """Where an utterance may be at each frame; a *node* is an HMM state of one of its phones.
+    """The possible states of an utterance in each frame; a *node* is an HMM state of one of its phones.
 
-    key        the utterance
-    node_pdfs  int64 (num_nodes), in the order of time
-    offsets, successors  int64 (num_nodes + 1), (num_arcs): nodes that may follow a node, itself among them where it has a self-loop
-    lows       int64 (num_frames): the first node allowed at each frame
-    alive      bool (num_frames, width): whether a path through the whole utterance is in node lows[t] + k at frame t
+    key        utterance name
+    node_pdfs  int64 (num_nodes), in temporal order
+    offsets, successors  int64 (num_nodes + 1), (num_arcs): possible successors of a node, including itself if it has a self-loop
+    lows       int64 (num_frames): the first node allowed in each frame
+    alive      bool (num_frames, width): whether a path through the whole utterance is in node lows[t] + k in frame t
     """
 
     key: str
@@ -98,17 +98,18 @@ class UtteranceStates:
 
     @property
     def num_frames(self) -> int:
-        """Frames of the network's output."""
+        """Number of the network's output frames."""
         return len(self.lows)
 
 
 class SupervisionMaker:
-    """Makes the numerators of chunks for one denominator graph and the model that it was made with."""
+    """Constructs the numerators of chunks for a denominator graph and its model."""
 
     def __init__(self, graph: DenominatorGraph, trans: TransitionModel, tree: ContextTree,
                  options: SupervisionOptions = SupervisionOptions()):  # fmt: skip
         if graph.num_pdfs != trans.num_pdfs:
-            raise UserError(f"the denominator graph has {graph.num_pdfs} pdfs, the model {trans.num_pdfs}; make the graph of this model")
+            found = f"the denominator graph has {graph.num_pdfs} pdfs, but the model has {trans.num_pdfs}"
+            raise UserError(f"{found}; create the graph from this model")
         self.graph, self.tree, self.options, self._hmms = graph, tree, options, HmmsOfWindows(trans, tree)
         offsets, entries, probs = graph.by_source
         pdf_offsets, pdf_entries, flow = graph.by_pdf
@@ -117,10 +118,10 @@ class SupervisionMaker:
                                                  np.log(probs), pdf_offsets, pdf_entries, np.log(flow))  # fmt: skip
 
     def utterance(self, key: str, aligned: AlignedPhones) -> UtteranceStates:
-        """Where the utterance may be, at the network's frame rate. Raises UserError where its phones have no path in the time given."""
+        """The possible states of the utterance, at the network's frame rate. Raises UserError if its phones do not fit in their times."""
         num_frames = num_subsampled(aligned.num_frames, self.options.frame_subsampling_factor)
         if not len(aligned.phones) or num_frames < 1:
-            raise UserError(f"{key}: an utterance without frames or phones has no supervision; leave it out")
+            raise UserError(f"{key}: an utterance without frames or phones has no supervision; exclude the utterance")
         node_pdfs, phone_of, offsets, successors, is_last = self._nodes(aligned.phones)
         lows, highs = self._limits(aligned, num_frames, phone_of)
         width = int((highs - lows).max())
@@ -128,18 +129,18 @@ class SupervisionMaker:
             alive = kernels.alive_nodes(lows, highs, width, offsets, successors, is_last)
             if alive[0].any():
                 return UtteranceStates(key, node_pdfs, offsets, successors, lows, alive)
-        raise UserError(f"{key}: {len(aligned.phones)} phones do not fit in {num_frames} frames as they are aligned; leave the utterance "
-                        "out or raise the tolerances")
+        raise UserError(f"{key}: the {len(aligned.phones)} aligned phones do not fit in {num_frames} frames; exclude the utterance "
+                        "or raise the tolerances")
 
     def chunk(self, states: UtteranceStates, first_frame: int, num_frames: int) -> Supervision:
-        """The numerator of frames first_frame .. first_frame + num_frames - 1, counted at the network's frame rate.
+        """The numerator of frames first_frame .. first_frame + num_frames - 1, at the network's frame rate.
 
-        Raises ValueError for frames that the utterance does not have, UserError where the denominator has no such sequence of phones that
-        begins in one of the states where a chunk may begin.
+        Raises ValueError for frames that the utterance does not have, and UserError if the denominator has no such sequence of phones
+        from any initial state.
         """
         last = first_frame + num_frames
         if not 0 <= first_frame < last <= states.num_frames:
-            raise ValueError(f"{states.key}: frames {first_frame} .. {last - 1} were asked for, there are {states.num_frames}")
+            raise ValueError(f"{states.key}: frames {first_frame} .. {last - 1} requested, but there are {states.num_frames}")
         nodes = states.lows, states.alive, states.offsets, states.successors, states.node_pdfs
         layers, sources, targets, pdfs = kernels.string_graph(*nodes, first_frame, last)
         frames = np.searchsorted(layers, sources, side="right") - 1
@@ -157,7 +158,7 @@ class SupervisionMaker:
         return self.chunk(states, 0, states.num_frames)
 
     def _nodes(self, phones: np.ndarray):
-        """(pdfs, index of the phone, offsets and successors, whether the utterance may end there) of the phones' HMM states."""
+        """(pdfs, index of the phone, offsets and successors, whether the utterance may end in it) of the phones' HMM states."""
         hmms = self._hmms.of(windows_of(phones, self.tree))
         phone_of, j = np.nonzero(hmms.pdfs >= 0)
         first = np.searchsorted(phone_of, np.arange(len(phones) + 1))
@@ -172,14 +173,14 @@ class SupervisionMaker:
         return hmms.pdfs[phone_of, j], phone_of, np.searchsorted(sources[order], np.arange(len(phone_of) + 1)), successors[order], is_last
 
     def _limits(self, aligned: AlignedPhones, num_frames: int, phone_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(lows, highs) int64 (num_frames): nodes lows[t] .. highs[t] - 1 are those of the phones that may have frame t."""
+        """(lows, highs) int64 (num_frames): nodes lows[t] .. highs[t] - 1 belong to the phones that may occupy frame t."""
         begins, ends = self.options.limits(aligned)
         frames = np.arange(num_frames)
         return np.searchsorted(ends[phone_of], frames, side="right"), np.searchsorted(begins[phone_of], frames, side="right")
 
 
 def _trimmed(key, num_frames, arcs, finals, slot_frames, slot_pdfs) -> Supervision:
-    """Without states that lead nowhere, and slots that nobody asks for."""
+    """Remove dead-end states and unused slots."""
     sources, targets, slots, log_probs = arcs
     keep = fst_kernels.coreachable(sources, targets, finals)
     number, kept = np.cumsum(keep) - 1, keep[sources] & keep[targets]

@@ -1,4 +1,4 @@
-"""Compiled loops of `supervision`: which nodes an utterance may be in, the strings of pdfs without repetition, and their weights."""
+"""Compiled loops of `supervision`: possible nodes of an utterance, the distinct strings of pdfs, and their weights."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class GraphEntries(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def alive_nodes(lows, highs, width, offsets, successors, is_last):
-    """bool (num_frames, width): whether a whole path is in node lows[t] + k at frame t.
+    """bool (num_frames, width): whether a whole path is in node lows[t] + k in frame t.
 
-    lows, highs  int64 (num_frames): nodes lows[t] .. highs[t] - 1 are allowed at frame t; neither decreases
-    offsets, successors  the arcs between nodes, self-loops among them; a path begins in node 0
-    is_last      bool (num_nodes): whether a path may end there
+    lows, highs  int64 (num_frames): nodes lows[t] .. highs[t] - 1 are allowed in frame t; neither decreases
+    offsets, successors  the arcs between nodes, including self-loops; a path starts in node 0
+    is_last      bool (num_nodes): whether a path may end in the node
     """
     num_frames = len(lows)
     alive = np.zeros((num_frames, width), np.bool_)
@@ -61,7 +61,7 @@ def alive_nodes(lows, highs, width, offsets, successors, is_last):
 
 @njit(nogil=True, cache=True)
 def _find_or_add(sets, members):
-    """The position of `members` among `sets`, at whose end it is put if it is new."""
+    """The index of `members` in `sets`; new members are appended."""
     for k in range(len(sets)):
         if len(sets[k]) == len(members) and (sets[k] == members).all():
             return k
@@ -71,7 +71,7 @@ def _find_or_add(sets, members):
 
 @njit(nogil=True, cache=True)
 def _reached(nodes, low, alive_now, offsets, successors, marks):
-    """Mark (from `low`) the living nodes that follow `nodes`."""
+    """Mark (relative to `low`) the alive successors of `nodes`."""
     marks[:] = False
     for node in nodes:
         for a in range(offsets[node], offsets[node + 1]):
@@ -82,10 +82,10 @@ def _reached(nodes, low, alive_now, offsets, successors, marks):
 
 @njit(nogil=True, cache=True)
 def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
-    """The strings of pdfs of the frames first .. last - 1 on whole paths, each once: a deterministic acceptor in layers.
+    """The distinct strings of pdfs of the frames first .. last - 1 on whole paths: a deterministic acceptor in layers.
 
-    Returns int64 arrays (layers (last - first + 2), sources, targets, pdfs), arcs sorted by source; the states of layer t, those after
-    t frames, are layers[t] .. layers[t + 1] - 1, and those of the last layer are final.
+    Returns int64 arrays (layers (last - first + 2), sources, targets, pdfs), arcs sorted by source. The states of layer t, those after
+    t frames, are layers[t] .. layers[t + 1] - 1; the states of the last layer are final.
     """
     width = alive.shape[1]
     layers = np.zeros(last - first + 2, np.int64)
@@ -120,7 +120,7 @@ def compose(layers, sources, targets, pdfs, slots, graph):
 
     graph  `GraphEntries`
 
-    State 0 is the start. An arc's slot is that of the string graph's arc. States follow each other in time; some lead nowhere.
+    State 0 is the start. An arc has the slot of the string graph's arc. States are ordered in time; some are dead ends.
     """
     num_layers = len(layers) - 1
     widest = 0

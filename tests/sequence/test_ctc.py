@@ -77,8 +77,8 @@ def test_a_minibatch_without_any_reachable_utterance_is_zero():
 
 
 def test_mistakes_name_the_utterance():
-    for labels, frames, told in (([3], 2, "utt1: unit 3 is none of 1 to 2"), ([0], 2, "utt1: unit 0 is none"),
-                                 ([1], 5, "utt1: 5 output frames are expected, the network gives 2")):
+    for labels, frames, told in (([3], 2, "utt1: unit 3 is not in 1 to 2"), ([0], 2, "utt1: unit 0 is not in 1 to 2"),
+                                 ([1], 5, "utt1: expected 5 output frames, but the network has 2")):
         logits, _ = batch(6, [[1], [1]], [2, 2])
         with pytest.raises(UserError, match=told):
             ctc_loss(logits, CtcSupervision.of([np.array([1]), np.array(labels)], [2, frames], ["utt0", "utt1"]))

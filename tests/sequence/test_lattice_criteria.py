@@ -228,9 +228,9 @@ def test_following_the_derivative_raises_every_criterion():
 
 def test_lattices_that_cannot_be_used():
     costs = dict(graph_costs=[0.1] * 3, acoustic_costs=[0.0] * 3, final_graph=[np.inf, np.inf, 0.0])
-    with pytest.raises(UserError, match="lat.1.gz: utt1: its paths have different numbers of frames"):
+    with pytest.raises(UserError, match="lat.1.gz: utt1: the paths have different numbers of frames"):
         hypotheses_of(from_arcs(0, [0, 0, 1], [1, 2, 2], [1, 2, 3], [1, 2, 3], **costs), 12, "lat.1.gz: utt1")
     endless = from_arcs(0, [0], [1], [3], [1], [0.5], [1.0], [np.inf, np.inf])
     assert hypotheses_of(endless, 12) is None
-    with pytest.raises(UserError, match="transition-ids beyond the model's 3"):
+    with pytest.raises(UserError, match="transition-ids above the model's 3"):
         hypotheses_of(searched(0), 3)

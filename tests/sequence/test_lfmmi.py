@@ -251,7 +251,7 @@ def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog
     with caplog.at_level("WARNING", logger="pyasr"):
         objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH)
     objf.backward()
-    assert "1 of 3 sequences have no finite likelihood and are left out: b" in caplog.text
+    assert "1 of 3 sequences have no finite likelihood and are skipped: b" in caplog.text
     assert not lf_mmi_with_posteriors(logits, SUPERVISIONS, GRAPH)[1][1].any()
     assert counts.num_left_out == 1 and counts.num_sequences == 2 and counts.num_frames == 8 and np.isfinite(objf.item())
     assert not logits.grad[1].any() and not logits.grad[0, 5:].any() and not logits.grad[2, 3:].any()
@@ -319,5 +319,5 @@ def test_shapes_that_do_not_fit_are_refused():
         lf_mmi(torch.zeros(0, 5, GRAPH.num_pdfs), [], GRAPH)
     fields = vars(SUPERVISIONS[0])
     beyond = Supervision(**{**fields, "slot_pdfs": fields["slot_pdfs"] + GRAPH.num_pdfs})
-    with pytest.raises(ValueError, match=f"a: pdf .* the model has {GRAPH.num_pdfs}"):
+    with pytest.raises(ValueError, match=f"a: pdf .* but the model has {GRAPH.num_pdfs}"):
         lf_mmi(good[:1], [beyond], GRAPH)

@@ -102,7 +102,7 @@ def test_every_state_is_on_a_path_and_arcs_are_in_the_order_of_time():
 
 def test_what_cannot_be_supervised_is_refused_by_name():
     made = maker(chain_model(2, 1), 0, 0)
-    with pytest.raises(UserError, match="late: 4 phones do not fit in 3 frames"):
+    with pytest.raises(UserError, match="late: the 4 aligned phones do not fit in 3 frames"):
         made.whole("late", AlignedPhones(np.array([1, 2, 1, 2], np.int32), np.array([0, 2, 4, 6, 8])))
     for phones, starts in (([], [0]), ([], [5]), ([1], [0, 0])):
         with pytest.raises(UserError, match="empty: an utterance without"):
@@ -113,7 +113,7 @@ def test_what_cannot_be_supervised_is_refused_by_name():
     for first, num_frames in ((0, 0), (-1, 2), (4, 3)):
         with pytest.raises(ValueError, match="utt: frames"):
             made.chunk(states, first, num_frames)
-    with pytest.raises(UserError, match="make the graph of this model"):
+    with pytest.raises(UserError, match="create the graph from this model"):
         SupervisionMaker(made.graph, *chain_model(3, 1))
     unseen = AlignedPhones(np.array([3, 3, 3, 3, 3, 3], np.int32), np.array([0, 3, 6, 9, 12, 15, 18]))
     with pytest.raises(UserError, match="unseen: the denominator graph has no path"):

@@ -212,7 +212,7 @@ def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monke
     flags = ["--max-skipped", 12, "--num-epochs", 2, "--checkpoint-frames", 240]
     with pytest.raises(UserError, match="13 chunks were left out, more than --max-skipped 12: .* not finite, last at step 26 of rank 0"):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
-    assert capsys.readouterr().out.count("LF-MMI: 1 of 4 sequences have no finite likelihood and are left out:") == 13
+    assert capsys.readouterr().out.count("LF-MMI: 1 of 4 sequences have no finite likelihood and are skipped:") == 13
     again = next(steps)
     with pytest.raises(UserError, match="13 chunks were left out"):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
