@@ -1,6 +1,6 @@
-"""Loops over bfloat16 tensors on a CPU that go over memory once, where torch takes several passes.
+"""Loops over bfloat16 tensors on a CPU in a single pass over memory, where torch takes several passes.
 
-A bfloat16 is the upper half of a float32; numba, which has no such type, sees it as uint16.
+A bfloat16 is the upper half of a float32; numba, which does not have the type, handles it as uint16.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAN = np.uint16(0x7FC0)
 def descend(master: torch.Tensor, grad: torch.Tensor, work: torch.Tensor, factor: float) -> None:
     """master += factor * grad;  work = master, rounded;  grad = 0: an update of parameters.
 
-    All contiguous (n,); `master` float32, the others bfloat16.
+    All are contiguous (n,); `master` is float32, the others are bfloat16.
     """
     _descend(master.numpy(), _bits(grad), _bits(work), np.float32(factor))
 
@@ -25,7 +25,7 @@ def descend(master: torch.Tensor, grad: torch.Tensor, work: torch.Tensor, factor
 def subtract_from(x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
     """y <- x - y; returns the squared norms of x and of the new y before rounding. Both bfloat16, contiguous, of shape (N, D).
 
-    Rows are added up in float32: large numbers may overflow.
+    Rows are summed in float32: large numbers may overflow.
     """
     squares = np.zeros(2)
     _subtract_from(_bits(x), _bits(y), squares)
@@ -45,7 +45,7 @@ def _widened(half):
 
 @njit(inline="always")
 def _rounded(value):
-    """Bits of the bfloat16 nearest to a float32, of two the even one; a NaN, whose bits may have no room for the addition, stays one."""
+    """Bits of the bfloat16 nearest to a float32, ties to even. A NaN stays a NaN, although its bits may overflow in the addition."""
     bits = np.float32(value).view(np.uint32)
     nearest = np.uint16((bits + _BELOW_HALF + ((bits >> _UPPER) & _ONE)) >> _UPPER)
     return nearest if value == value else _NAN

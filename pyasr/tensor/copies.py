@@ -1,15 +1,15 @@
-"""Copies from host memory to a GPU, which converts between types itself: torch has the host convert, in memory that is not pinned."""
+"""Copies from host memory to a GPU with type conversion on the GPU: torch converts on the host, in memory that is not pinned."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-_PIECE_BYTES = 16 << 20  # that lie on the device in both types at once
+_PIECE_BYTES = 16 << 20  # bytes of a piece, which is on the device in both types
 
 
 def moved(source: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The tensor as `dtype` on `device`; from pinned memory to a GPU the host does not wait for it."""
+    """The tensor as `dtype` on `device`; the copy from pinned memory to a GPU is asynchronous."""
     if device.type == "cpu" or source.dtype == dtype:
         return source.to(device, dtype, non_blocking=True)
     target = torch.empty(source.shape, dtype=dtype, device=device)
@@ -18,7 +18,7 @@ def moved(source: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 def copy_to_device(source: Tensor, target: Tensor) -> None:
-    """Copy `source` (N, ...), in host memory, into `target` on a GPU, of the same shape and any type, on the present stream."""
+    """Copy `source` (N, ...), in host memory, to `target` on a GPU, of the same shape and any type, on the current stream."""
     if source.dtype == target.dtype:
         target.copy_(source, non_blocking=True)
         return

@@ -1,4 +1,4 @@
-"""Files of tensors and plain values. They are read with `weights_only`, so a file from elsewhere can hold no code."""
+"""Files of tensors and plain values. They are read with `weights_only`, so files from other sources cannot contain code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = TypeVar("Object")
 def save_tensors(path: Path, content: dict) -> None:
     """Write tensors and plain values, atomically.
 
-    The bytes are made in memory first: torch's own writer turns a full disk into an error about its file format.
+    The bytes are first written to memory, because torch's own writer reports a full disk as an error about its file format.
     """
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -30,24 +30,23 @@ def save_tensors(path: Path, content: dict) -> None:
 
 
 def load_tensors(path: Path) -> dict:
-    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions; one that cannot
-    be read, UserError.
+    """Read what `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, an unreadable file UserError.
 
-    The file is a zip archive, whose checksums torch writes, but does not look at.
+    The file is a zip archive, whose checksums torch writes but does not verify.
     """
     with naming(path):
         with zipfile.ZipFile(path) as archive:
             check_stored(archive)
             damaged = archive.testzip()
         if damaged:
-            raise zipfile.BadZipFile(f"{damaged} does not have its checksum")
+            raise zipfile.BadZipFile(f"{damaged} does not match its checksum")
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def load_object(path: Path, make: Callable[[dict], Object], kind: str, remedy: str, step: str) -> Object:
-    """What `make` makes of the content of a file of this `kind`.
+    """The object that `make` constructs from the content of a file of this `kind`.
 
-    Raises UserError where there is none, or it is not whole: `remedy` says what makes another, as `step` does.
+    Raises UserError if the file does not exist or is damaged; `remedy` and `step` say how to create it.
     """
     path = Path(path)
     if not path.exists():
@@ -56,5 +55,5 @@ def load_object(path: Path, make: Callable[[dict], Object], kind: str, remedy: s
         return make(load_tensors(path))
     except UserError as error:
         raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-    except Exception as error:  # a damaged file fails in many ways; all mean the same to the user
+    except Exception as error:  # a damaged file fails in many ways, with the same meaning to the user
         raise UserError(f"{path}: not a whole {kind} file ({type(error).__name__}); {remedy} again") from error

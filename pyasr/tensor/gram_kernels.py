@@ -1,5 +1,5 @@
-"""The host's part of `pyasr.nn.lagged_natural_gradient`, before and after its eigen-decomposition. These functions release Python's lock:
-threads that run them do not delay the thread that launches the work of a GPU."""
+"""The host's part of `pyasr.nn.lagged_natural_gradient`, before and after its eigen-decomposition. The functions release Python's lock, so
+that threads running them do not delay the thread that launches the work of a GPU."""
 
 from __future__ import annotations
 

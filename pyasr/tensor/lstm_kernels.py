@@ -1,8 +1,8 @@
-r"""The derivatives of one frame of an LSTM on a CPU, where torch takes some twenty passes over memory; equations in `pyasr.nn.lstm`.
+r"""The derivatives of one frame of an LSTM on a CPU, where torch takes about twenty passes over memory; equations in `pyasr.nn.lstm`.
 
-All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H) or (0, H) for none; clips of 0 are none.
+All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H), or (0, H) without; clips of 0 are disabled.
 
-exp(x) is 2^k (1 + sum_{j=1..7} (f ln 2)^j / j!) with x / ln 2 = k + f, |f| <= 1/2: relative error below 1e-8 and rounding. The sigmoid is
+exp(x) is 2^k (1 + sum_{j=1..7} (f ln 2)^j / j!) with x / ln 2 = k + f, |f| <= 1/2: relative error below 1e-8 plus rounding. The sigmoid is
 1 / (1 + exp(-x)), tanh(x) is 2 sigma(2 x) - 1: absolute errors up to about 1e-7.
 """
 
@@ -17,7 +17,7 @@ from pyasr.base.kernels import njit
 _LOG2E = np.float32(1 / math.log(2))
 _C1, _C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(math.log(2) ** j / math.factorial(j)) for j in range(1, 8))
 _ONE, _TWO, _LIMIT = np.float32(1), np.float32(2), np.float32(126)
-_ROUNDER = np.float32(3 << 22)  # a float32 near it has no bits behind the point
+_ROUNDER = np.float32(3 << 22)  # a float32 near it has no fractional bits
 _BIAS, _MANTISSA = np.int32(127), np.int32(23)
 
 
@@ -44,7 +44,7 @@ def _tanh(x):
 
 @njit(inline="always", error_model="numpy")
 def _bound(x, greatest):
-    """No longer than `greatest`; the square has the range of float64."""
+    """Scale x to a norm of at most `greatest`; the square has the range of float64."""
     square = 0.0
     for h in range(len(x)):
         square += np.float64(x[h]) * np.float64(x[h])
@@ -56,7 +56,7 @@ def _bound(x, greatest):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def backwards(dm, dc, a, before, c, da, peepholes, clip, gradient_clip):
-    """`da` is filled, and `dc`, the derivative by c_t, becomes that by c_{t-d}. Loops over single rows are what vectors are made of."""
+    """Fill `da`, and change `dc` from the derivative by c_t to that by c_{t-d}. Separate loops over a row can be vectorised."""
     size, sees_cells, limit = before.shape[1], len(peepholes) > 0, np.float32(clip)
     for n in range(len(a)):
         row, slope, cell, new, by_m, by_c = a[n], da[n], before[n], c[n], dm[n], dc[n]

@@ -1,8 +1,8 @@
-r"""The functions of `pyasr.tensor.lstm_cells` for a GPU, each as one kernel of Triton, which computes in float32.
+r"""The functions of `pyasr.tensor.lstm_cells` for a GPU, each as one Triton kernel that computes in float32.
 
-A program has the cells of one sequence of one direction, so that norms of rows need no second kernel. Tensors (B, N, D) may be frames of
-longer ones: rows are contiguous; distances of rows and of directions are given. Nothing waits for the GPU, so that a loop over frames
-can be captured as a CUDA graph, after a first run has compiled the kernels.
+A program computes the cells of one sequence and direction, so that norms of rows need no second kernel. Tensors (B, N, D) may be frames of
+longer ones: rows are contiguous; the strides of rows and directions are arguments. The host never waits for the GPU, so a loop over frames
+can be captured as a CUDA graph after a first run has compiled the kernels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bound(x: Tensor, greatest: float) -> None:
 
 
 def add_bounded(total: Tensor, x: Tensor, greatest: float) -> None:
-    """See `lstm_cells`; x stays as it was."""
+    """See `lstm_cells`; x does not change."""
     _launch_bound(total, x, greatest, True)
 
 
@@ -49,7 +49,7 @@ def _launch_bound(total: Tensor, x: Tensor, greatest: float, adds: bool) -> None
 
 
 def _size(dim: int) -> dict[str, int]:
-    """A power of 2 that holds a row, and warps for it: four elements a thread, within what a program may have."""
+    """The smallest power of 2 that holds a row, and its number of warps: four elements per thread, within the limits of a program."""
     block = triton.next_power_of_2(dim)
     return {"BLOCK": block, "num_warps": min(max(block // 128, 1), 8)}
 
@@ -66,7 +66,7 @@ def _tanh(x):
 
 @triton.jit
 def _factor(x, greatest):
-    """That makes x no longer than `greatest`; the square has the range of float64."""
+    """The factor that bounds the norm of x by `greatest`; the square has the range of float64."""
     wide = x.to(tl.float64)
     return (greatest / tl.maximum(tl.sqrt(tl.sum(wide * wide, 0)), greatest)).to(tl.float32)
 

@@ -1,7 +1,8 @@
-"""Products of float32 matrices on a CPU, by oneDNN where that is the faster library.
+"""Products of float32 matrices on a CPU, by oneDNN if that is the faster library.
 
-torch takes MKL for them, which on processors of AMD does not use registers of 512 bits: half the speed of oneDNN, which torch has as
-well, for bfloat16. Elsewhere, and for other types, devices and small matrices, these functions are torch's own. They have no derivatives.
+torch uses MKL for them, which does not use 512-bit registers on AMD processors and has half the speed of oneDNN there. torch includes
+oneDNN for bfloat16. On other processors, and for other types, devices and small matrices, these functions are torch's own. They have no
+derivatives.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from torch import Tensor
 
 from pyasr.tensor.processor import agrees, has_avx512, is_from_amd
 
-_LEAST_WORK = 1 << 20  # products of numbers in one of matrices that are not small
+_LEAST_WORK = 1 << 20  # minimum number of multiplications of a product for oneDNN
 _TOLERANCE = 1e-5
 
 
 @functools.cache
 def prefers_onednn() -> bool:
-    """Whether this processor is of that kind, and oneDNN gives these products."""
+    """Whether oneDNN is faster on this processor and computes these products correctly."""
     if not (is_from_amd() and has_avx512()):
         return False
     x, weight, bias = torch.linspace(-1, 1, 12).view(3, 4), torch.linspace(-1, 1, 20).view(5, 4), torch.linspace(0, 1, 5)
@@ -28,12 +29,12 @@ def prefers_onednn() -> bool:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """As `torch.nn.functional.linear` of x (..., K) and weight (N, K)."""
+    """Like `torch.nn.functional.linear`, for x (..., K) and weight (N, K)."""
     return _by_onednn(x, weight, bias) if _is_for_onednn(x, weight) else F.linear(x, weight, bias)
 
 
 def mm(a: Tensor, b: Tensor) -> Tensor:
-    """a b of (M, K) and (K, N), which may be transposed views."""
+    """a b for (M, K) and (K, N), which may be transposed views."""
     return affine(a, b.T) if _is_for_onednn(a, b.T) else a @ b
 
 
@@ -46,7 +47,7 @@ def add_mm(total: Tensor, a: Tensor, b: Tensor, factor: float = 1.0) -> None:
 
 
 def bmm_into(out: Tensor, a: Tensor, b: Tensor) -> None:
-    """out = a b of (B, M, K) and (B, K, N), one product on a GPU; `out` may be a part of a larger tensor."""
+    """out = a b for (B, M, K) and (B, K, N), one product on a GPU; `out` may be part of a larger tensor."""
     if out.device.type == "cpu":
         for one, left, right in zip(out, a, b, strict=True):
             one.copy_(mm(left, right))
@@ -55,7 +56,7 @@ def bmm_into(out: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def add_bmm(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a b, as `bmm_into`."""
+    """total += a b, see `bmm_into`."""
     if total.device.type == "cpu":
         for one, left, right in zip(total, a, b, strict=True):
             add_mm(one, left, right)

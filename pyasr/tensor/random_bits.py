@@ -1,4 +1,4 @@
-"""Random integers cheaply: one call of the generator gives 64 bits, which serve several units."""
+"""Fast random integers: one call of the generator gives 64 bits, which are used for several integers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 def random_integers(shape: torch.Size, dtype: torch.dtype, device: torch.device, generator: torch.Generator | None = None) -> torch.Tensor:
-    """Integers uniform over the whole range of `dtype` (uint8, int16, ...), from `generator` or torch's own."""
+    """Integers uniform over the whole range of `dtype` (uint8, int16, ...), from `generator` or torch's default generator."""
     num = shape.numel()
     per_word = 8 // dtype.itemsize
     words = torch.empty(-(-num // per_word), dtype=torch.int64, device=device).random_(-(2**63), None, generator=generator)

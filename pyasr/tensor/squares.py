@@ -1,4 +1,4 @@
-"""Sums of squares that neither overflow nor underflow, and what they are on a device that need not be waited for."""
+"""Sums of squares without overflow or underflow, and, on other devices than the CPU, without synchronisation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import math
 import torch
 from torch import Tensor
 
-Number = float | Tensor  # for data on a CPU a number, for those on another device a scalar there, which need not be waited for
+Number = float | Tensor  # a number for data on a CPU; a scalar tensor for data on another device, to avoid synchronisation
 
 _LEAST, _GREATEST = 1e-28, 1e36
 _ROW, _MIN_ROW = 1024, 128
 
 
 def fits_float32(square: float) -> bool:
-    """Whether float32 holds a sum of squares with all its digits."""
+    """Whether float32 represents a sum of squares with full precision."""
     return _LEAST < square < _GREATEST
 
 
 def sum_of_squares(x: Tensor) -> Number:
     """The squared Frobenius norm.
 
-    On a CPU it is summed in float32, several times as fast, unless that overflows or underflows. The norms of rows of bfloat16 are rounded
-    to that type, to about 1e-4 of the sum.
+    On a CPU, the sum is computed in float32, which is several times as fast, unless that overflows or underflows. The norms of bfloat16
+    rows are rounded to that type, with an error of about 1e-4 of the sum.
     """
     if x.device.type != "cpu":
         return torch.linalg.vector_norm(x, dtype=torch.float64).square()

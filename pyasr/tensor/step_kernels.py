@@ -1,6 +1,6 @@
-"""Parts of a training step that read a matrix once: in plain torch, and on a GPU by the kernels of `step_triton`, which compute the same.
+"""Parts of a training step that read a matrix once: in plain torch, and on a GPU by the equivalent kernels of `step_triton`.
 
-All write into given tensors and never wait for the device, so a CUDA graph can hold them. They have no derivatives.
+All write into given tensors and never wait for the device, so they can be part of a CUDA graph. They have no derivatives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 @functools.cache
 def _triton() -> ModuleType | None:
-    """The kernels for GPUs; None where Triton, which comes with torch for CUDA, is missing."""
+    """The kernels for GPUs; None without Triton, which is part of torch for CUDA."""
     try:
         from pyasr.tensor import step_triton
     except ImportError:
@@ -24,12 +24,12 @@ def _triton() -> ModuleType | None:
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether each of these functions is one kernel, or two, where `x` is."""
+    """Whether each of these functions is one or two kernels on the device of `x`."""
     return _kernels(x) is not None
 
 
 def _kernels(x: Tensor) -> ModuleType | None:
-    """The kernels for `x`. Triton takes plain tensors, not those of subclasses."""
+    """The kernels for `x`. Triton accepts plain tensors only, not subclasses."""
     is_taken = type(x) is Tensor and x.device.type == "cuda" and x.dtype in (torch.bfloat16, torch.float32)
     return _triton() if is_taken else None
 
@@ -38,8 +38,8 @@ def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor,
     """Replace logits (N, width) by the derivatives of the summed loss. Columns from `num_classes` on are padding: they become 0.
 
     targets  int64 (N,); a frame with a negative target has no loss and zero derivatives
-    losses   is filled, float32 or float64 (N,): -log p of the target
-    correct  is filled, of the same type: 1 where the greatest logit is the target's
+    losses   filled, float32 or float64 (N,): -log p of the target
+    correct  filled, of the same type: 1 if the largest logit is the target's
     """
     if kernels := _kernels(z):
         kernels.cross_entropy_(z, targets, num_classes, losses, correct)
@@ -55,12 +55,12 @@ def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor,
 
 
 def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
-    """Xhat = X - H W of batches. Returns partial sums of the squares of X and of Xhat, float32 or float64 (2, B, parts).
+    """Xhat = X - H W for batches. Returns partial sums of the squares of X and of Xhat, float32 or float64 (2, B, parts).
 
     x     (B, N, D)
     ht    H' (B, R, N)
     w     (B, R, D)
-    xhat  is filled (B, N, D)
+    xhat  filled (B, N, D)
     """
     if kernels := _kernels(x):
         return kernels.residual(x, ht, w, xhat)
@@ -74,8 +74,8 @@ class Verdict:
     """The results of a step, on the device.
 
     traces   tr(X X') of the sides of each group, float32 or float64
-    factors  the number that multiplies the gradient of each component, of the same type (components,); 0 if the minibatch is skipped
-    counts   float64 (3,): loss, correct frames, frames; zeros where one is not finite
+    factors  factor on the gradient of each component, of the same type (components,); 0 if the minibatch is skipped
+    counts   float64 (3,): loss, correct frames, frames; zeros if one is not finite
     skips    int64 (components + 2,), see `pyasr.train.skips`
     """
 
@@ -89,13 +89,13 @@ def judge(verdict: Verdict, losses: Tensor, correct: Tensor, squares: list[Tenso
           rate: Tensor, number: Tensor) -> None:  # fmt: skip
     """Fill a verdict. The factor of a component is -a g. Natural gradient has g = g_in g_out, g^2 = tr(X X') / tr(Xhat Xhat') of a side.
 
-    The minibatch is skipped unless these traces and the gradients of all biases are finite. By the Cauchy-Schwarz inequality no element of
-    a gradient is then greater than the root of the product of two finite traces.
+    The minibatch is skipped unless these traces and the gradients of all biases are finite. By the Cauchy-Schwarz inequality, no element of
+    a gradient then exceeds the root of the product of two finite traces.
 
-    losses, correct  of each row
-    squares          what `residual` returned for four groups of sides: inputs of the first component, inputs of the others, derivatives by
+    losses, correct  loss and correctness of each row
+    squares          results of `residual` for four groups of sides: inputs of the first component, inputs of the others, derivatives by
                      the outputs of all components but the last, and of the last; empty without natural gradient
-    columns          the columns of ones of the first two groups, preconditioned, (B, 1, N)
+    columns          the preconditioned columns of ones of the first two groups, (B, 1, N)
     biases           gradients of the biases
     rate, number     a, and the number of the step
     """
@@ -118,7 +118,7 @@ def judge(verdict: Verdict, losses: Tensor, correct: Tensor, squares: list[Tenso
 
 
 def _with_ones(sums: Tensor, column: Tensor | None) -> Tensor:
-    """Squares (2, B) of X and Xhat, with those of the column of ones before and after."""
+    """Squares (2, B) of X and Xhat, including the column of ones before and after preconditioning."""
     if column is None:
         return sums
     after = torch.linalg.vector_norm(column, dim=(1, 2), dtype=sums.dtype).square()
@@ -126,7 +126,7 @@ def _with_ones(sums: Tensor, column: Tensor | None) -> Tensor:
 
 
 def descend(master: Tensor, grad: Tensor, work: Tensor, factor: Tensor, relative: float = 1.0) -> None:
-    """master += relative factor grad, unless factor is 0; work becomes master in its type. All flat; factor ()."""
+    """master += relative factor grad, unless factor is 0; work is set to master in its type. All tensors are flat; factor is a scalar."""
     if kernels := _kernels(grad):
         kernels.descend(master, grad, work, factor, relative)
         return

@@ -9,10 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ELEMENTS = 2048  # of flat parameters for one program
-_ROWS, _COLUMNS = 64, 128  # of a matrix for one program
-_CLASSES = 2048  # logits that a program has at a time
-_MOST = 4096  # numbers that `judge` has at a time
+_ELEMENTS = 2048  # flat parameters per program
+_ROWS, _COLUMNS = 64, 128  # tile of a matrix per program
+_CLASSES = 2048  # logits that a program processes at a time
+_MOST = 4096  # numbers that `judge` processes at a time
 
 
 @triton.jit
@@ -144,12 +144,12 @@ def _descend(master, grad, work, factor, relative, size, HAS_WORK: tl.constexpr,
 
 
 def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor, correct: Tensor) -> None:
-    """As `step_kernels` says."""
+    """See `step_kernels`."""
     _cross_entropy[(len(z),)](z, targets, losses, correct, num_classes, z.shape[1], BLOCK=_CLASSES, num_warps=8)
 
 
 def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
-    """As `step_kernels` says."""
+    """See `step_kernels`."""
     num, num_rows, dim = x.shape
     grid = triton.cdiv(dim, _COLUMNS), triton.cdiv(num_rows, _ROWS), num
     parts = torch.empty(2, num, grid[0] * grid[1], device=x.device)
@@ -160,13 +160,13 @@ def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
 
 @functools.cache
 def _places(addresses: tuple[int, ...], itemsize: int, device: torch.device) -> Tensor:
-    """Where tensors lie behind the first of them, in elements."""
+    """Offsets of tensors relative to the first one, in elements."""
     return torch.tensor([(address - addresses[0]) // itemsize for address in addresses], device=device)
 
 
 def judge(verdict, losses: Tensor, correct: Tensor, squares: list[Tensor], columns: list[Tensor], biases: list[Tensor],
           rate: Tensor, number: Tensor) -> None:  # fmt: skip
-    """As `step_kernels` says."""
+    """See `step_kernels`."""
     grad = biases[0]
     places = _places(tuple(bias.data_ptr() for bias in biases), grad.itemsize, grad.device)
     parts = squares or [losses] * 4
@@ -181,7 +181,7 @@ def judge(verdict, losses: Tensor, correct: Tensor, squares: list[Tensor], colum
 
 
 def descend(master: Tensor, grad: Tensor, work: Tensor, factor: Tensor, relative: float = 1.0) -> None:
-    """As `step_kernels` says."""
+    """See `step_kernels`."""
     size = len(master)
     _descend[(triton.cdiv(size, _ELEMENTS),)](master, grad, work, factor, relative, size, HAS_WORK=work.data_ptr() != master.data_ptr(),
                                               ELEMENTS=_ELEMENTS, num_warps=4)  # fmt: skip
