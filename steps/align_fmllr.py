@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Align a data directory to its transcripts with a SAT system, estimating the speakers' fMLLR transforms, as one MPI job with --nj ranks.
+"""Align a data directory to its transcripts with a SAT system and estimate the speakers' fMLLR transforms, in one MPI job of --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,final.alimdl,final.mat,tree,input.json,feature_origin.json,
        phones.txt}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Align lattices with words, so that each arc has the frames of one word or silence, or with phones.
+"""Align lattices, so that each arc covers the frames of one word or silence, or of one phone.
 
 Reads   DATA/utt2spk, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt,language_model}, MODEL_DIR/final.mdl
-Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}; with --phones true the arcs bear phones, not words, and there is no words.txt
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}; with --phones true the arcs have phone labels, and there is no words.txt
 
     steps/align_lattices.py data/test data/lang_test exp/tri1/decode_test exp/tri1/decode_test_aligned
 """
@@ -25,8 +25,8 @@ class AlignLattices:
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
     out: Path = argument("directory of the new lattices")
-    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of DECODE_DIR unless given")
-    phones: bool = option(False, "align with phones")
+    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent of DECODE_DIR")
+    phones: bool = option(False, "align phones instead of words")
     jobs: JobOptions = group(JobOptions)
 
 

@@ -2,10 +2,10 @@
 """Build the tree of LF-MMI networks: left biphones at a third of the frame rate, from the alignments of a GMM system.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, LANG/phones/{sets.int,roots.int,extra_questions.int,context_indep.int}, ALI_DIR/{ali.*.gz,
-       num_jobs,final.mdl,input.json,feature_origin.json} and, of an adapted system, ALI_DIR/{final.mat,trans.*}
+       num_jobs,final.mdl,input.json,feature_origin.json}; for an adapted system, ALI_DIR/{final.mat,trans.*}
 Writes OUT/{tree,final.mdl,frame_subsampling_factor,phones.txt}
 
-final.mdl is a transition model alone: HMMs that a phone can pass in one frame (docs/lfmmi.md). Features are those of the GMM system.
+final.mdl contains a transition model only, with HMMs of at least one frame (docs/lfmmi.md). Use the features of the GMM system.
 
 Example:
     steps/build_chain_tree.py --nj 4 --num-leaves 1200 data/train data/lang exp/tri3_ali exp/chain/tree
@@ -30,7 +30,7 @@ from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, c
 
 @dataclass(frozen=True)
 class BuildChainTree:
-    data: Path = argument("data directory of the features of the GMM system")
+    data: Path = argument("data directory with the features of the GMM system")
     lang: Path = argument("lang directory")
     ali_dir: Path = argument("directory of the alignments, with their model")
     out: Path = argument("directory of the tree")
@@ -51,7 +51,7 @@ def main(options: BuildChainTree) -> None:
         run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
         shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")
         remove_tree(out / STATS_DIR)
-        report_leaves(out, options.tree, "lower --num-leaves or --split-thresh, or take more data")
+        report_leaves(out, options.tree, "lower --num-leaves or --split-thresh, or use more data")
 
 
 if __name__ == "__main__":

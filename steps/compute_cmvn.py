@@ -2,9 +2,9 @@
 """Compute the cepstral mean and variance statistics of each speaker.
 
 Reads  DATA/{feats.scp,utt2spk}
-Writes DATA/cmvn (archive), DATA/cmvn.scp; one of the user's own is kept in DATA/.backup
+Writes DATA/cmvn (archive), DATA/cmvn.scp; a cmvn.scp from elsewhere is moved to DATA/.backup
 
-One process reads all features, unless --nj gives more jobs, with whole speakers each, which make the same.
+By default, one process reads all features. --nj splits the speakers over several jobs; the result is the same.
 
 Example:
     steps/compute_cmvn.py data/train

@@ -4,10 +4,10 @@
 Reads  DATA/{wav.scp,reco2file_and_channel,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json},
        LANG/{phones.txt,phones/silence.int},
        ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json,feature_origin.json}
-Writes OUT/spk2warp, DATA/.recordings (by which a recording that was replaced is noticed)
+Writes OUT/spk2warp, DATA/.recordings (fingerprints, to detect replaced recordings)
 
-Copied to the data directory, spk2warp makes steps/make_mfcc.py and its like warp the features. For data without transcripts, align
-a copy of the data directory whose text is what a first pass of decoding has recognised.
+Copy spk2warp to the data directory to make steps/make_mfcc.py and similar steps warp the features. For data without transcripts, align a
+copy of the data directory whose text is the output of a first decoding pass.
 
 Example:
     steps/compute_vtln.py data/train data/lang exp/tri1_ali exp/tri1_vtln
@@ -35,11 +35,11 @@ from pyasr.io.int_vectors import job_archive_files
 @dataclass(frozen=True)
 class ComputeVtln:
     data: Path = argument("data directory with audio and features")
-    lang: Path = argument("language directory of the training")
-    ali_dir: Path = argument("directory of its alignments")
-    out: Path = argument("directory of spk2warp")
+    lang: Path = argument("language directory of the alignments")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("output directory of spk2warp")
     vtln: VtlnOptions = group(VtlnOptions)
-    seed: int = option(0, "seed of dither")
+    seed: int = option(0, "random seed of dither")
     jobs: JobOptions = group(JobOptions)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Give copies of utterances in noise and in rooms the alignments of the clean ones, as Kaldi's copy_ali_dir.sh does.
+"""Copy the alignments of clean utterances to their copies with noise and reverberation, as Kaldi's copy_ali_dir.sh does.
 
 Reads   DATA/{utt2spk,utt2uniq,utt2num_frames}, ALI_DIR
 Writes  OUT/{ali.JOB.gz,num_jobs}, and the model and its options
@@ -22,8 +22,8 @@ from pyasr.io.int_vectors import job_archive_files
 
 @dataclass(frozen=True)
 class CopyAliDir:
-    data: Path = argument("data directory of the copies, with features; the utterances they are copies of may be in it too")
-    ali_dir: Path = argument("directory of the alignments of the utterances as they were")
+    data: Path = argument("data directory of the copies, with features; it may also contain the original utterances")
+    ali_dir: Path = argument("directory of the alignments of the original utterances")
     out: Path = argument("directory of the alignments of DATA")
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
 

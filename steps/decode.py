@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Decode a data directory: lattices and best hypotheses.
 
-Reads  GRAPH_DIR/{HCLG.fst,words.txt,num_pdfs}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}; where
-       there are such, MODEL_DIR/{final.nnet,final.alimdl,final.mat,feature_origin.json,frame_subsampling_factor}; with --transform-dir
+Reads  GRAPH_DIR/{HCLG.fst,words.txt,num_pdfs}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json};
+       optional MODEL_DIR/{final.nnet,final.alimdl,final.mat,feature_origin.json,frame_subsampling_factor}; with --transform-dir
        DIR also DIR/trans.JOB
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,shard.JOB.json,num_jobs,totals.json}
 
-A SAT system is decoded with its final model where --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.
+A SAT system is decoded with its final model if --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.
 Lattices are determinised: each word sequence within the lattice beam has one path, its best one (docs/lattices.md).
-A network's log-likelihoods are at another scale than a GMM's; both are decoded with --acoustic-scale and scored over many LM weights.
+The scales of a network's and a GMM's log-likelihoods differ; use --acoustic-scale in decoding and a range of LM weights in scoring.
 
 Example:
     steps/decode.py --nj 4 exp/tri1/graph data/test exp/tri1/decode_test
@@ -28,7 +28,7 @@ from pyasr.hmm.input_checks import check_model_input
 
 @dataclass(frozen=True)
 class Decode(DecodeStep):
-    transform_dir: Path | None = option(None, "directory of the speakers' fMLLR transforms for features and a SAT system's final model")
+    transform_dir: Path | None = option(None, "directory of the speakers' fMLLR transforms; a SAT system then uses its final model")
 
 
 def main(options: Decode) -> None:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Decode a data directory with a CTC network: greedily, by prefix beam search, or in the graph TLG.
+"""Decode a data directory with a CTC network: greedy search, prefix beam search, or search in the graph TLG.
 
 Reads   CTC_DIR/{final.nnet,input.json,feature_origin.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cmvn.scp,utt2spk};
-       or --posteriors for network and features
-        --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}, where there is one CTC_DIR/frame_subsampling_factor;
-        --search prefix: --lm ARPA, if wanted
-Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
+       with --posteriors, that table instead of network and features
+        --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}, optional CTC_DIR/frame_subsampling_factor;
+        --search prefix: optional --lm ARPA
+Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; with wfst also shard.JOB.json, totals.json; else nbest.JOB.txt
 
-Greedy and prefix search need no lexicon and may find any words; DECODE_DIR/words.txt has those found, and steps/score.py goes by it.
-Lattices hold ten times the negated log posteriors, so that LM weight 10 gives network and language model the same weight; those of --search
-wfst with a network are divided by the priors of the units, which the training has counted in its transcripts.
+Greedy and prefix search need no lexicon and can output any word; DECODE_DIR/words.txt lists the words found, and steps/score.py uses it.
+Lattices contain the negated log posteriors times ten, so that LM weight 10 gives network and language model the same weight. With
+--search wfst and a network, posteriors are divided by the priors of the units, counted in the training transcripts.
 
 Examples:
     steps/decode_ctc.py --search wfst --graph-dir exp/ctc/graph data/test exp/ctc exp/ctc/decode_test
@@ -43,11 +43,11 @@ class DecodeCtc:
     data: Path = argument("data directory with features")
     ctc_dir: Path = argument("directory of the network")
     decode_dir: Path = argument("directory of the lattices")
-    search: str = option(PREFIX, "how words are found", choices=SEARCHES)
-    units_dir: Path | None = option(None, "directory of the units; CTC_DIR/units unless given")
-    posteriors: Path | None = option(None, "table (scp) of log posteriors (frames, units) in place of network and features")
+    search: str = option(PREFIX, "search method", choices=SEARCHES)
+    units_dir: Path | None = option(None, "directory of the units; none: CTC_DIR/units")
+    posteriors: Path | None = option(None, "table (scp) of log posteriors (frames, units), instead of network and features")
     graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST))
-    lm: Path | None = option(None, "n-gram model in ARPA form, perhaps compressed", only=if_is("search", PREFIX))
+    lm: Path | None = option(None, "n-gram model in ARPA format, optionally compressed", only=if_is("search", PREFIX))
     prefix: PrefixOptions = group(PrefixOptions, only=if_is("search", PREFIX))
     decode: DecodeOptions = group(DecodeOptions, only=if_is("search", WFST), acoustic_scale=1 / ACOUSTIC_FACTOR)
     lattices: DeterminizeOptions = group(DeterminizeOptions, only=if_is("search", WFST))
@@ -61,7 +61,7 @@ class DecodeCtc:
 def check(options: DecodeCtc) -> None:
     options.decode.check()
     if options.search == WFST and not options.graph_dir:
-        raise UserError("--search wfst needs --graph-dir, made by utils/make_ctc_graph.py")
+        raise UserError("--search wfst needs --graph-dir; create the graph with utils/make_ctc_graph.py")
 
 
 def main(options: DecodeCtc) -> None:

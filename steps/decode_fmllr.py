@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Decode a data directory with a GMM system, adapting the features to each speaker by fMLLR, in passes.
+"""Decode a data directory with a GMM system in several passes, adapting the features to each speaker by fMLLR.
 
-The decoding without adaptation is kept in DECODE_DIR.si; another one may be given by --si-dir, of a system with the same tree. A SAT
-system's alignment model is used there, its final model afterwards.
+The first pass, without adaptation, is written to DECODE_DIR.si; --si-dir replaces it by a decoding with a system that has the same tree. A
+SAT system uses its alignment model in the first pass, its final model afterwards.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones/silence.int}, DATA/{feats.scp,cmvn.scp,utt2spk}, --si-dir SI_DIR/{lat.*.gz,totals.json},
        MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json,feature_origin.json,frame_subsampling_factor}
@@ -35,13 +35,13 @@ from pyasr.hmm.unadapted import warn_of_unadapted
 
 @dataclass(frozen=True)
 class DecodeFmllr(DecodeStep):
-    si_dir: Path | None = option(None, "lattices of the data directory to begin with; none: decode without adaptation to DECODE_DIR.si")
+    si_dir: Path | None = option(None, "directory of first-pass lattices; none: decode without adaptation to DECODE_DIR.si")
     adapt: AdaptOptions = group(AdaptOptions)
     fmllr: FmllrOptions = group(FmllrOptions)
 
 
 def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str) -> None:
-    """Call the functions, each in all jobs, one after the other; the totals of the last are reported as those of `what` was done."""
+    """Run the functions in all jobs, one after the other, and report the totals of the last as those of `what`."""
     with decoding(out, options.data, options.jobs.nj):
         for function in functions:
             run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
@@ -51,7 +51,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str
 
 
 def decode_without(options: DecodeFmllr, inputs: list[Path], check: Callable[[], None]) -> Path:
-    """The directory of the decoding without adaptation, made if need be."""
+    """The directory of the decoding without adaptation, which is run if it is not up to date."""
     si_dir = options.decode_dir.with_name(options.decode_dir.name + ".si")
     options = dataclasses.replace(options, decode=options.adapt.first(options.decode))
     try:
@@ -63,7 +63,7 @@ def decode_without(options: DecodeFmllr, inputs: list[Path], check: Callable[[],
 
 
 def check_inputs(options: DecodeFmllr) -> None:
-    """Raise UserError where model and features cannot be used."""
+    """Raise UserError if model and features do not match."""
     check_gmm_input(options.data, options.model)
     check_system(options.model)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Extract i-vectors of a data directory: one of each speaker, and those that are known in the course of each utterance.
+"""Extract i-vectors of a data directory: one per speaker, and online i-vectors at intervals within each utterance.
 
-Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json,feature_origin.json}, and final.mat where there is one;
-       DATA/cmvn.scp where the extractor normalises by speaker
-Writes OUT/{ivector.scp,ivector_online.scp,ivector_period} and the archives that the tables point into
+Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json,feature_origin.json}, optional EXTRACTOR_DIR/final.mat;
+       DATA/cmvn.scp if the extractor normalises by speaker
+Writes OUT/{ivector.scp,ivector_online.scp,ivector_period} and the archives of the tables
 
 Example:
     steps/extract_ivectors.py --nj 4 data/train exp/ivector exp/ivectors_train
@@ -27,7 +27,7 @@ from pyasr.ivector.ubm import UBM_FILE
 
 @dataclass(frozen=True)
 class ExtractIvectors:
-    data: Path = argument("data directory with the features that the extractor was trained on")
+    data: Path = argument("data directory with features of the kind that the extractor was trained on")
     extractor_dir: Path = argument("directory of the extractor")
     out: Path = argument("directory of the i-vectors")
     extract: ExtractOptions = group(ExtractOptions)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Find utterances whose transcript is not what was said: decode each with a language model of the transcripts around it, and compare.
+"""Find utterances with wrong transcripts: decode each with a language model of its own and nearby transcripts, and compare.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree}, and its input files; TRANSFORM_DIR/trans.JOB
-Writes OUT/{all_info.sorted.txt,per_utt,good_utts,bad_utts,failed_utts}, the utterances with most errors first
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree} and its input files; TRANSFORM_DIR/trans.JOB
+Writes OUT/{all_info.sorted.txt,per_utt,good_utts,bad_utts,failed_utts}, sorted by descending number of errors
 
 Example:
     steps/find_bad_utts.py --nj 4 data/train data/lang exp/tri1 exp/tri1_cleanup
@@ -33,8 +33,8 @@ class FindBadUtts:
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory of the model")
     model_dir: Path = argument("directory of the acoustic model")
-    out: Path = argument("directory of the findings")
-    transform_dir: Path | None = option(None, "directory of the speakers' transforms, for a model of adapted features")
+    out: Path = argument("output directory")
+    transform_dir: Path | None = option(None, "directory of the speakers' transforms, for a model of adapted features; none: no transforms")
     bad: BadUttOptions = group(BadUttOptions)
     bias: BiasOptions = group(BiasOptions)
     decode: DecodeOptions = group(DecodeOptions, beam=15.0, lattice_beam=8.0, max_active=1000, acoustic_scale=0.1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write the recognised words with times and confidences, in NIST's ctm format.
+"""Write the recognised words with times and confidences in NIST's ctm format.
 
 Reads   DATA/{utt2spk,segments,reco2file_and_channel,frame_shift,feats.scp}, LANG/{words.txt,phones/align_lexicon.int},
         DECODE_DIR/{lat.*.gz,words.txt}, MODEL_DIR/{final.mdl,frame_subsampling_factor,feature_origin.json},
-        for CTC units/units.txt in place of final.mdl, and unless --lmwt is given DECODE_DIR/scoring/summary.json
-Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin
+        for CTC units/units.txt instead of final.mdl, and without --lmwt DECODE_DIR/scoring/summary.json
+Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the beginning of the recording
 
-The words are those of least expected error, each with its posterior probability as confidence.
+The words minimise the expected word error (MBR decoding); each has its posterior probability as confidence.
 
     steps/get_ctm.py data/test data/lang_test exp/tri1/decode_test exp/tri1/ctm_test
 """
@@ -33,10 +33,10 @@ class GetCtm:
     data: Path = argument("data directory that was decoded")
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
-    out: Path = argument("directory of the ctm")
-    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of DECODE_DIR unless given")
-    frame_shift_s: float | None = option(None, "seconds from one frame of the lattices to the next; unless given that of the features, "
-                                               "times what frame_subsampling_factor of the model says", minimum=1e-6)  # fmt: skip
+    out: Path = argument("output directory of the ctm")
+    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent of DECODE_DIR")
+    frame_shift_s: float | None = option(None, "frame shift of the lattices in seconds; none: that of the features times the model's "
+                                               "frame_subsampling_factor", minimum=1e-6)  # fmt: skip
     mbr: MbrOptions = group(MbrOptions, decode_mbr=True)
     point: PointOptions = group(PointOptions)
     jobs: JobOptions = group(JobOptions)

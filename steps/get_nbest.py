@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write the n best word sequences of each lattice, all different, with their costs and alignments.
+"""Write the n best distinct word sequences of each lattice, with their costs and alignments.
 
 Reads   DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none,
-        and unless --lmwt is given DECODE_DIR/scoring/summary.json
+        and without --lmwt DECODE_DIR/scoring/summary.json
 Writes  OUT/{text,lm_cost,ac_cost}, a line for each path: the n-th best of UTTERANCE is UTTERANCE-n; OUT/{ali.JOB.gz,num_jobs}
 
-lm_cost is everything but the acoustics (language model, pronunciations, transitions), ac_cost the unscaled acoustic cost; the order is by
-lm_cost + ac_cost / LM weight + penalty * words.
+lm_cost includes all costs but the acoustic one (language model, pronunciations, transitions); ac_cost is the unscaled acoustic cost. Paths
+are sorted by lm_cost + ac_cost / LM weight + penalty * words.
 
     steps/get_nbest.py --num-best 50 data/test data/lang_test exp/tri1/decode_test exp/tri1/nbest_test
 """
@@ -29,8 +29,8 @@ class GetNbest:
     data: Path = argument("data directory that was decoded")
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
-    out: Path = argument("directory of the lists")
-    num_best: int = option(10, "most paths of an utterance", minimum=1)
+    out: Path = argument("output directory of the lists")
+    num_best: int = option(10, "maximum number of paths of an utterance", minimum=1)
     point: PointOptions = group(PointOptions)
     jobs: JobOptions = group(JobOptions)
 

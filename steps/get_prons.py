@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Count which pronunciations were said, and where silence stood, in alignments.
+"""Count pronunciations, and silences between words, in alignments.
 
 Reads  DATA/text, LANG, ALI_DIR/{ali.*.gz,num_jobs,final.mdl}
 Writes OUT/{prons.N.gz,pron_counts.txt,pron_counts_nowb.txt,sil_counts_nowb.txt,pron_bigram_counts_nowb.txt}, as Kaldi's get_prons.sh does
@@ -27,7 +27,7 @@ class GetProns:
     data: Path = argument("data directory of the alignments")
     lang: Path = argument("language directory of the alignments")
     ali_dir: Path = argument("directory of the alignments, with their model")
-    out: Path = argument("directory of the counts")
+    out: Path = argument("output directory of the counts")
     jobs: JobOptions = group(JobOptions)
 
 

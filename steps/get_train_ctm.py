@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write when each word of the transcripts was said, by alignments, in NIST's ctm format.
+"""Write the times of the words of transcripts, from alignments, in NIST's ctm format.
 
 Reads   DATA/{utt2spk,text,segments,reco2file_and_channel,frame_shift,feats.scp}, LANG,
         ALI_DIR/{ali.*.gz,num_jobs,final.mdl,frame_subsampling_factor,feature_origin.json}
-Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD 1.0000, seconds from the recording's begin
+Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD 1.0000, seconds from the beginning of the recording
 
     steps/get_train_ctm.py data/train data/lang exp/tri3_ali exp/tri3_ali/ctm
 """
@@ -31,7 +31,7 @@ class GetTrainCtm:
     data: Path = argument("data directory of the alignments")
     lang: Path = argument("language directory of the alignments")
     ali_dir: Path = argument("directory of the alignments, with their model")
-    out: Path = argument("directory of the ctm")
+    out: Path = argument("output directory of the ctm")
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
     jobs: JobOptions = group(JobOptions)
 

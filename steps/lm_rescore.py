@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Replace the language model in lattices: take the costs of OLD_LANG's G.fst out, put those of NEW_LM in.
+"""Replace the language model in lattices: subtract the costs of OLD_LANG's G.fst, add those of NEW_LM.
 
 Reads   OLD_LANG/{G.fst,words.txt}, NEW_LM: a lang directory (G.fst), a directory of utils/train_lm.py, or an ARPA file;
         DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt,language_model}
-Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}, which steps/score.py and the others read like a decode directory
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}, which steps/score.py and other steps read like a decode directory
 
-A path's graph cost becomes: as it was, minus the cost of its best way through the old G, plus its probability under the new model.
+The new graph cost of a path is the old one, minus the cost of its best path through the old G, plus its cost under the new model.
 
     steps/lm_rescore.py data/lang_test data/local/lm/fourgram data/test exp/tri1/decode_test exp/tri1/decode_test_fourgram
 """
@@ -28,7 +28,7 @@ class LmRescore:
     new_lm: Path = argument("lang directory, directory of a language model, or ARPA file")
     data: Path = argument("data directory that was decoded")
     decode_dir: Path = argument("directory of the lattices")
-    out: Path = argument("directory of the new lattices")
+    out: Path = argument("output directory of the new lattices")
     rescore: RescoreOptions = group(RescoreOptions)
     jobs: JobOptions = group(JobOptions)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Replace the language model in lattices by an LSTM and an n-gram model, interpolated: take the costs of OLD_LANG's G.fst out, theirs in.
+"""Replace the language model in lattices by an interpolation of an LSTM and an n-gram model; OLD_LANG's G.fst is the old one.
 
 Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt,language_model};
         --ngram: see NEW_LM of steps/lm_rescore.py
-Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}, which steps/score.py and the others read like a decode directory
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}, which steps/score.py and other steps read like a decode directory
 
-A word's probability becomes (1 - weight) p_ngram + weight p_lstm. The n-gram model is that of OLD_LANG unless --ngram gives another.
+The new probability of a word is (1 - weight) p_ngram + weight p_lstm. The n-gram model is that of OLD_LANG unless --ngram is given.
 
     steps/lm_rescore_lstm.py data/lang_test data/local/lm/lstm data/test exp/tri1/decode_test exp/tri1/decode_test_lstm
 """
@@ -26,12 +26,12 @@ from pyasr.nn.files import LM_FILE
 @dataclass(frozen=True)
 class LmRescoreLstm:
     old_lang: Path = argument("lang directory of the decoding graph")
-    lstm_lm: Path = argument("directory of utils/train_lstm_lm.py")
+    lstm_lm: Path = argument("directory of an LSTM language model, from utils/train_lstm_lm.py")
     data: Path = argument("data directory that was decoded")
     decode_dir: Path = argument("directory of the lattices")
-    out: Path = argument("directory of the new lattices")
+    out: Path = argument("output directory of the new lattices")
     rescore: LstmRescoreOptions = group(LstmRescoreOptions)
-    ngram: Path | None = option(None, "n-gram model beside the LSTM; none: OLD_LANG's")
+    ngram: Path | None = option(None, "n-gram model to interpolate with; none: that of OLD_LANG")
     jobs: JobOptions = group(JobOptions)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make a data directory of the features that a GMM system sees, with its speakers' fMLLR transforms: the input of networks.
+"""Create a data directory with the features of a GMM system, transformed by its speakers' fMLLR transforms, as input of networks.
 
 Reads  DATA, MODEL_DIR/{final.mat,input.json,feature_origin.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other tables
 
-The features are normalised already: train on them with --cmvn none.
+The features are already normalised: train on them with --cmvn none.
 
 Example:
     steps/make_fmllr_feats.py --nj 4 --transform-dir exp/tri3/decode_test data/test exp/tri3 data/test_fmllr
@@ -32,11 +32,11 @@ from pyasr.hmm.unadapted import warn_of_unadapted
 @dataclass(frozen=True)
 class MakeFmllrFeats:
     data: Path = argument("data directory with features")
-    model_dir: Path = argument("directory of the GMM system, or of alignments with it")
-    out: Path = argument("data directory to be made")
-    transform_dir: Path | None = option(None, "directory of the speakers' transforms; MODEL_DIR unless given")
+    model_dir: Path = argument("directory of the GMM system, or of its alignments")
+    out: Path = argument("new data directory")
+    transform_dir: Path | None = option(None, "directory of the speakers' transforms; none: MODEL_DIR")
     missing: LeftOutOptions = group(LeftOutOptions)
-    compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
+    compress: bool = option(False, "store one byte per value (Kaldi's compressed matrices) instead of float32")
     jobs: JobOptions = group(JobOptions)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell the least word error rate that any path of the lattices has: what no choice of scales or language model could undercut.
+"""Compute the oracle word error rate, the minimum over all paths of the lattices: a lower bound for any scales or language model.
 
 Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none
 Writes  DECODE_DIR/oracle/{oracle_wer,hyp.txt,per_utt}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make a data directory whose features are those of several data directories side by side, and vectors such as i-vectors beside them.
+"""Create a data directory with the concatenated features of several data directories and, optionally, vectors such as i-vectors.
 
-Reads  STREAMS/{feats.scp,utt2spk}, with --cmvn speaker their cmvn.scp; the first directory's other tables; the table --vectors and
-       ivector_period beside it
+Reads  STREAMS/{feats.scp,utt2spk}, with --cmvn speaker also their cmvn.scp; the other tables of the first directory; the table --vectors
+       and ivector_period in its directory
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of the first directory's other tables
 
-The features are normalised as --cmvn says for each stream: train on them with --cmvn none.
+Each stream is normalised as given by --cmvn: train on the result with --cmvn none.
 
 Example (40 fMLLR features, 40 log mel energies with first and second derivatives, 40 dimensions of an i-vector):
     steps/paste_feats.py --nj 4 --cmvn "none speaker" --deltas "0 2" --vectors exp/ivectors_train/ivector_online.scp \\
@@ -27,8 +27,8 @@ from pyasr.feats.transformed import write_tables
 
 @dataclass(frozen=True)
 class PasteFeats:
-    out: Path = argument("data directory to be made")
-    streams: tuple[Path, ...] = argument("data directories with features; the first also gives the other tables", many=True)
+    out: Path = argument("new data directory")
+    streams: tuple[Path, ...] = argument("data directories with features; the other tables are copied from the first", many=True)
     each: StreamOptions = group(StreamOptions)
     paste: PasteOptions = group(PasteOptions)
     jobs: JobOptions = group(JobOptions)

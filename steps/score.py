@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Score the lattices of a decode directory over LM weights and word insertion penalties; choose the best, or take what another set chose.
+"""Score the lattices of a decode directory over LM weights and word insertion penalties, and choose the best, or those of another set.
 
 Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none,
         --params-from DIR: DIR/scoring/summary.json
@@ -45,7 +45,7 @@ from pyasr.score.hub5.spoken import DROPPED, scored_lines
 from pyasr.score.lm_weights import LmWeights, first_range
 from pyasr.score.text_scorer import TextScorer
 
-MOST_NAMED = 20  # utterances without hypothesis
+MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class ScoreOptions:
     data: Path = argument("data directory that was decoded")
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
-    params_from: Path | None = option(None, "decode directory, scored before, whose LM weight and penalty are taken")
-    min_lmwt: int | None = option(None, "least LM weight; 7 unless given, and less while the best one is there", minimum=1)
-    max_lmwt: int | None = option(None, "greatest LM weight; 17 unless given, and up to 100 while the best one is there", minimum=1)
-    word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
+    params_from: Path | None = option(None, "scored decode directory, whose LM weight and penalty are used; none: the best ones")
+    min_lmwt: int | None = option(None, "minimum LM weight; none: 7, lowered while the best one is at this end", minimum=1)
+    max_lmwt: int | None = option(None, "maximum LM weight; none: 17, raised up to 100 while the best one is at this end", minimum=1)
+    word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties, separated by commas")
     mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": if_set("decode-mbr")})
-    seed: int = option(0, "seed of the 95 % intervals")
+    seed: int = option(0, "random seed of the 95 % intervals")
     stm: bool = option(True, "score against DATA/stm if it exists, with DATA/glm and DATA/stm_subsets; false: against DATA/text")
-    model_dir: Path | None = option(None, "directory of the acoustic model, needed with an stm; the parent of DECODE_DIR unless given")
+    model_dir: Path | None = option(None, "directory of the acoustic model, needed with an stm; none: the parent of DECODE_DIR")
     filters: TextFilter = group(TextFilter)
     jobs: JobOptions = group(JobOptions)
 
 
 def penalties(text: str) -> tuple[float, ...]:
     found: set[float] = set()
-    with contextlib.suppress(ValueError):  # a word that is no number: refused below
+    with contextlib.suppress(ValueError):  # a word that is not a number: reported below
         found = {float(word) for word in text.split(",")}
     if not found or not all(map(math.isfinite, found)):
         raise UserError(f"--word-ins-penalties: '{text}' is not a list of numbers such as 0.0,0.5,1.0")
@@ -75,13 +75,13 @@ def penalties(text: str) -> tuple[float, ...]:
 
 
 class Texts:
-    """Scoring the words of utterances against DATA/text."""
+    """Scoring of utterances' words against DATA/text."""
 
     worker = "pyasr.decode.sweep_dir:sweep_shard"
 
     def __init__(self, options: ScoreOptions):
         if options.model_dir:
-            raise UserError("--model-dir has no effect without an stm to score against; leave it out")
+            raise UserError("--model-dir has no effect without an stm to score against; omit the option")
         self.options, self.words = options, words_file(options.decode_dir, options.lang)
 
     def inputs(self) -> list[Path]:
@@ -101,13 +101,13 @@ class Texts:
 
 
 class TimedWords:
-    """Scoring words with times against DATA/stm."""
+    """Scoring of words with times against DATA/stm."""
 
     worker = "pyasr.decode.ctm_sweep:ctm_sweep_shard"
 
     def __init__(self, options: ScoreOptions):
         if options.filters != TextFilter():
-            raise UserError(f"--case and --drop have no effect with {options.data}/stm; leave them out, or give --stm false")
+            raise UserError(f"--case and --drop have no effect with {options.data}/stm; omit them, or give --stm false")
         self.options, self.data = options, DataDir(options.data)
         self.glm, self.subsets = (options.data / name if self.data.has(name) else None for name in ("glm", "stm_subsets"))
         self.decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
@@ -131,7 +131,7 @@ class TimedWords:
 
 def sweep(options: ScoreOptions, task: Texts | TimedWords, scorer: Scorer, out: Path, num_jobs: int,
           weights: LmWeights) -> tuple[dict, dict]:
-    """(hypotheses, scores) of all points, at more LM weights as long as the best one is at an end."""
+    """(hypotheses, scores) of all points, with further LM weights as long as the best one is at an end of the range."""
     hypotheses, scores, wanted = {}, {}, list(weights.first)
     while wanted:
         spec = task.spec(out, num_jobs, tuple(wanted), 1.0 / median(weights.first))
@@ -139,7 +139,7 @@ def sweep(options: ScoreOptions, task: Texts | TimedWords, scorer: Scorer, out: 
         found = task.read(out, num_jobs)
         hypotheses, scores = hypotheses | found, scores | score_points(scorer, found)
         if wanted := weights.further(scores):
-            log.info(f"the best LM weight is at the end of the range: more are tried, {weights.low} to {weights.high}")
+            log.info(f"the best LM weight is at the end of the range; trying more, {weights.low} to {weights.high}")
     for job in range(1, num_jobs + 1):
         (out / f"sweep.{job}.txt").unlink()
     return hypotheses, scores
@@ -165,10 +165,10 @@ def main(options: ScoreOptions) -> None:
 
 
 def publish(scoring: Path, decode_dir: Path) -> None:
-    """Copies where Kaldi's users look for them; what another toolkit has put there is kept in DECODE_DIR/.backup."""
+    """Copy results to where Kaldi users expect them; results of another toolkit are moved to DECODE_DIR/.backup."""
     for old in filter(Path.is_file, decode_dir.glob("wer_*")):
         if SIGNATURE not in old.read_text(encoding="utf-8", errors="replace"):
-            log.warning(f"{old} is another toolkit's: moved to {back_up(old)}")
+            log.warning(f"{old} belongs to another toolkit: moved to {back_up(old)}")
         old.unlink()
     for old in decode_dir.glob("best_wer_*"):
         old.unlink()

@@ -295,7 +295,7 @@ def test_a_list_as_a_lattice():
 
 
 @pytest.mark.parametrize("options, told", [
-    (["--search", "wfst"], "--search wfst needs --graph-dir, made by utils/make_ctc_graph.py"),
+    (["--search", "wfst"], "--search wfst needs --graph-dir; create the graph with utils/make_ctc_graph.py"),
     (["--search", "greedy", "--lm", "x", "--num-prefixes", 8],
      "--lm, --num-prefixes do not go with --search greedy; leave them out, or give --search prefix"),
     (["--search", "prefix", "--graph-dir", "x"], "--graph-dir does not go with --search prefix; leave it out, or give --search wfst"),

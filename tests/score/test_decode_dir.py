@@ -66,7 +66,7 @@ def test_scores_of_another_toolkit_are_kept(scored, tmp_path):
     theirs.write_text("%WER 12.00 [ 3 / 25, 1 ins, 1 del, 1 sub ]\n")
     shutil.copyfile(tmp_path / "decode/wer_7_0.0", ours)
     told = score("--force", root / "dev", root / "lang", tmp_path / "decode")
-    assert not theirs.exists() and not ours.exists() and "wer_20 is another toolkit's" in told
+    assert not theirs.exists() and not ours.exists() and "wer_20 belongs to another toolkit" in told
     assert [path.read_text().split()[1] for path in (tmp_path / "decode/.backup").iterdir()] == ["12.00"]
 
 

@@ -58,7 +58,7 @@ def test_the_range_grows_until_the_best_is_inside(tmp_path, caplog, first, last,
     with caplog.at_level("INFO", "pyasr"):
         found = corpus.score()
     assert found["chosen"]["point"] == [chosen, 0.0] and found["chosen"]["errors"] == 1 and found["weights"] == weights
-    assert ("more are tried" in caplog.text) == (weights != (7, 17)) and "at the end of the range;" not in caplog.text
+    assert ("trying more" in caplog.text) == (weights != (7, 17)) and "at the end of the range;" not in caplog.text
     by_hand = Corpus(tmp_path / "wide", WRONG, *steps).score("--min-lmwt", 1, "--max-lmwt", 100)
     assert by_hand["chosen"] == found["chosen"]
 
