@@ -4,8 +4,8 @@
 
 `JOB` (or any other word) is replaced by the job number in LOG and in the command. Options may precede and follow `JOB=1:N`.
 `--config FILE` gives defaults of options and declares further ones (`pyasr.cluster.runner_config`). Words with one dash are a
-scheduler's own, with one value, `-q all.q`; but `-V` and `-cwd` have none, and `-pe smp 4` has two, the second of which is the number of
-threads as well.
+scheduler's own, with one value, `-q all.q`; but `-V` and `-cwd` have none, and `-pe smp 4` has two, the second of which is also the number
+of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyasr.cluster.runner_config import RunnerConfig, read_runner_config
 _OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "share_devices", "mem", "time", "partition", "done_marker", "run_id",
             "max_requeue", "config", "dry_run")  # fmt: skip
 _SWITCHES = ("dry_run",)
-_OF_STEPS = ("num_ranks", "done_marker", "run_id")  # options that no --cmd may hold
+_OF_STEPS = ("num_ranks", "done_marker", "run_id")  # options that --cmd must not contain
 _LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
 _TRUTHS = {"true": True, "false": False}
 _FORMS = {
@@ -207,7 +207,7 @@ def _as_limit(value: str) -> float:
 
 
 def _take_values(rest: list[str], number: int, option: str, flags: str) -> list[str]:
-    """Take the values of an option from the head of `rest`. A range of jobs, whose name occurs in the next word, is not a value."""
+    """Take the values of an option from the head of `rest`. A range of jobs, whose name occurs in a later word, is not a value."""
     values, rest[:] = rest[:number], rest[number:]
     if len(values) < number:
         raise UserError(f"{option}: a value is missing after it")

@@ -62,7 +62,7 @@ def filter_edges(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.
 
 def mel_filters(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.ndarray:
     """Weights (fft_size / 2 + 1, num_mel_bins), float64, of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
-    if mel.num_mel_bins > frame.fft_size:  # a line lies within two filters at most
+    if mel.num_mel_bins > frame.fft_size:  # a line is within at most two filters
         raise _without_a_line(mel, frame)
     edges = filter_edges(mel, frame, warp)
     lines = mel_scale(np.arange(frame.fft_size // 2) * frame.sample_frequency / frame.fft_size)[:, None]

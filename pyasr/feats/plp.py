@@ -6,7 +6,7 @@ mel filters of centre frequencies f_b, and E[0] = E[1], E[B+1] = E[B] after comp
     E[b] <- (e(f_b) E[b])^0.33333         e(f) = (f^2 / (f^2 + 1.6e5))^2 (f^2 + 1.44e6) / (f^2 + 9.61e6)          equal loudness
     r[i] = sum_{b=0..B+1} w_b E[b] cos(pi i b / (B + 1)) / (B + 1)      w_b = 1/2 for b = 0 and B + 1, else 1     autocorrelation
 
-Durbin's recursion gives the predictor a[1..p] of least error G = r[0] - sum_j a[j] r[j], and the spectrum G / |1 - sum_j a[j] z^-j|^2 has
+Durbin's recursion gives the predictor a[1..p] of minimal error G = r[0] - sum_j a[j] r[j], and the spectrum G / |1 - sum_j a[j] z^-j|^2 has
 
     c[0] = ln G,      c[i] = a[i] + sum_{j=1..i-1} (j / i) c[j] a[i - j]                                           cepstrum
 

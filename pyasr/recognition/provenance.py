@@ -175,7 +175,7 @@ def _options_as_trained(data: Path, model: Path, trained: Path | None):
 
 
 def _archive_folders(data: Path) -> list[Path]:
-    """Folders around the archive of the first utterance's features, which is elsewhere for a copy or subset of a data directory."""
+    """The folder of the archive with the first utterance's features, which is elsewhere for a copy or subset of a data directory."""
     table = read_scp(data / "feats.scp") if (data / "feats.scp").exists() else {}
     return [Path(archive_of(rx)).parent for rx in [*table.values()][:1]]
 

@@ -10,7 +10,7 @@
 #   ./run.sh --help     the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh next to it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
@@ -83,7 +83,7 @@ if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speak
   steps/train_lda_mllt.py $gmm --cmd "$train_cmd" $tri2_opts "$data/train" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
   steps/align_si.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
 
-  # From here on, pronunciations and pauses are as likely as they were in the alignments.
+  # From here on, the probabilities of pronunciations and pauses are those in the alignments.
   steps/get_prons.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2_ali" "$exp/tri2_prons"
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri2_prons" "$data/local/dict_prons"
   utils/prepare_lang.py "$data/local/dict_prons" "<unk>" "$data/lang_prons"

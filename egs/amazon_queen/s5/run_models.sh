@@ -10,7 +10,7 @@
 #   ./run_models.sh --quick true       # one epoch each on the output of run.sh --quick: only shows that everything works
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh next to it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
@@ -92,7 +92,7 @@ if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
   done
 fi
 
-if wanted smbr mmi && stage 5 "sMBR and MMI on lattices of a unigram model, made anew after an epoch"; then
+if wanted smbr mmi && stage 5 "sMBR and MMI on lattices of a unigram model, generated again after an epoch"; then
   utils/train_lm.py --order 1 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/unigram"
   utils/make_grammar.py "$data/lang_prons" "$data/local/lm/unigram/lm.arpa.gz" "$data/lang_prons_unigram"
   utils/make_graph.py "$data/lang_prons_unigram" "$exp/tri3" "$exp/tri3/graph_unigram"

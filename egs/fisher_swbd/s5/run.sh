@@ -11,7 +11,7 @@
 #   ./run.sh --help                  the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh next to it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
@@ -115,7 +115,7 @@ if stage 6 "GMMs on LDA+MLLT, adapted to speakers, on both corpora"; then
   steps/train_lda_mllt.py $jobs $gmm_opts $missing_opts --cmd "$train_cmd" --splice-left 3 --splice-right 3 $mllt_opts $tri3b_opts "$nodup" "$data/lang" \
     "$exp/tri3a_ali" "$exp/tri3b"
 
-  # From here on, pronunciations and pauses are as likely as they were in the alignments.
+  # From here on, the probabilities of pronunciations and pauses are those in the alignments.
   steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3b" "$exp/tri3b_ali_si"
   steps/get_prons.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3b_ali_si" "$exp/tri3b_prons"
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri3b_prons" "$data/local/dict_prons"

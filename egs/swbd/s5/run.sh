@@ -9,7 +9,7 @@
 #   ./run.sh --help     the options below; docs/switchboard.md describes the discs
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh next to it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
@@ -113,7 +113,7 @@ if stage 7 "GMMs on LDA+MLLT, adapted to speakers"; then
   nodup=$data/train_nodup train="$jobs $gmm_opts $missing_opts"
   steps/train_lda_mllt.py $train --cmd "$train_cmd" $mllt_opts $tri3_opts "$nodup" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
 
-  # From here on, pronunciations and pauses are as likely as they were in the alignments.
+  # From here on, the probabilities of pronunciations and pauses are those in the alignments.
   steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
   steps/get_prons.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3_ali" "$exp/tri3_prons"
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri3_prons" "$data/local/dict_prons"

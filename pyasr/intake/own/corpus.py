@@ -107,7 +107,7 @@ def named(names: list) -> str:
 
 
 def part_of(name: str) -> str:
-    """The part of a corpus that a table, manifest or directory holds, by its name: `dev` for valid.tsv and cuts_dev.jsonl.gz; else ''."""
+    """The part of a corpus in a table, manifest or directory, by its name: `dev` for valid.tsv and cuts_dev.jsonl.gz; else ''."""
     words = set("".join(c if c.isalpha() else " " for c in Path(name).name.lower()).split())
     found = [part for part, names in _NAMES_OF_PARTS.items() if words & set(names.split())]
     return found[0] if len(found) == 1 else ""

@@ -73,7 +73,7 @@ class _Values:
         value = self._values[self._at]
         self._at += 1
         if not isinstance(value, kind):
-            raise TypeError(f"'{value}' stands where {'a text' if kind is str else 'a number'} is expected")
+            raise TypeError(f"'{value}' instead of {'a text' if kind is str else 'a number'}")
         return value
 
 

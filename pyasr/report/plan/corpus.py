@@ -73,9 +73,9 @@ class Corpus:
             origin = origin.rpartition("_")[0]
             found = self._speech.get(origin) or self.disk.speech(origin)
             if found:
-                self.assumed[path] = f"{path} is not there yet; its length is taken to be that of {origin}"
+                self.assumed[path] = f"{path} does not exist yet; its duration is assumed to be that of {origin}"
                 return found
-        raise UserError(f"{path} is not there, so its hours of speech are unknown; prepare it first (run.sh --stop-stage 1), then plan")
+        raise UserError(f"{path} does not exist, so its hours of speech are unknown; prepare it first (run.sh --stop-stage 1), then plan")
 
     def hours_of(self, path: str) -> float:
         """Hours of speech. Raises UserError as `speech_of`."""

@@ -16,7 +16,7 @@ _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json e
 
 def page(plan: Plan, corpus: Corpus, rates: Rates) -> Iterator[str]:
     """Lines of text."""
-    yield f"speech:     {', '.join(f'{path} {hours:.2f} h' for path, hours in corpus.found.items()) or 'no data directory is there yet'}"
+    yield f"speech:     {', '.join(f'{path} {hours:.2f} h' for path, hours in corpus.found.items()) or 'no data directory exists yet'}"
     yield from (f"assumed:    {sentence}" for sentence in corpus.assumed.values())
     yield ""
     yield markdown_table(HEAD, [row(name, cost) for name, cost in [*plan.stages.items(), ("all", plan.total)]])

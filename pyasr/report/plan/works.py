@@ -33,7 +33,7 @@ class Work:
 
     unit     meaning of an amount of 1
     amount   amount of a call, without its network
-    size     quantity to which the size of the output is proportional
+    size     quantity that determines the size of the output
     workers  option with the number of processes that share the work; '' for one process
     default  default of that option; 0: that of `DEFAULTS`
     held     data that the processes divide among them and keep in memory, such as hours

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # @TITLE@
-# Made by utils/new_recipe.py; yours to change.
+# Created by utils/new_recipe.py; edit it as you like.
 #
-#   ./run.sh            from the audio to word error rates, in exp/RESULTS.md; run again, it goes on where it stopped
+#   ./run.sh            run all stages; results are in exp/RESULTS.md; a second run resumes after the last complete step
 #   ./run.sh --help     the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it; has the toolkit moved? 'ln -sfn TOOLKIT/utils utils', and steps likewise" >&2; exit 1; }
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh next to it; has the toolkit moved? 'ln -sfn TOOLKIT/utils utils', and steps likewise" >&2; exit 1; }
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
@@ -53,7 +53,7 @@ if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speak
     $exp/tri1_ali $exp/tri2
   steps/align_si.py $gmm --cmd "$train_cmd" $data/train $data/lang $exp/tri2 $exp/tri2_ali
 
-  # From here on, pronunciations and pauses are as likely as they were in the alignments.
+  # From here on, the probabilities of pronunciations and pauses are those in the alignments.
   steps/get_prons.py $jobs --cmd "$train_cmd" $data/train $data/lang $exp/tri2_ali $exp/tri2_prons
   utils/dict_dir_add_pronprobs.py $data/local/dict $exp/tri2_prons $data/local/dict_prons
   utils/prepare_lang.py $data/local/dict_prons "<unk>" $data/lang_prons
