@@ -34,7 +34,7 @@ def test_a_file_without_tiers(tmp_path):
 @pytest.mark.parametrize("change, sentence", [
     (lambda text: text[: len(text) // 2], "cut short"),
     (lambda text: text.replace("TextGrid", "Pitch"), "not in Praat's long or short text form"),
-    (lambda text: text.replace("0.5", '"half"', 1), "'half' stands where a number is expected"),
+    (lambda text: text.replace("0.5", '"half"', 1), "'half' instead of a number"),
     (lambda text: "hello there", "cut short"),
     (lambda text: "ooBinaryFile\x08TextGrid", "binary form"),
     (lambda text: text.replace("IntervalTier", "OddTier", 1), "a tier of the class 'OddTier'"),
