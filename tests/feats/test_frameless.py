@@ -72,7 +72,7 @@ def test_many_of_them_end_the_steps_that_make_features(whole, tmp_path):
     data = with_frameless(whole, tmp_path / "data", keys[:6])
     run_here("compute_cmvn.py", data)
     reasons = rf"6: its features have no frames \({' '.join(keys[:3])} ...\)"
-    expected = rf"^{data}: 6 of 30 utterances have to be left out: {reasons}; make features"
+    expected = rf"^{data}: 6 of 30 utterances have to be left out: {reasons}; compute features"
     with pytest.raises(UserError, match=expected):
         run_here("paste_feats.py", tmp_path / "pasted", data, data)
     with pytest.raises(UserError, match=expected):

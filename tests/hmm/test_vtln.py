@@ -217,5 +217,5 @@ def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
 def test_features_that_no_step_has_made_are_refused(tmp_path):
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali/final.mdl").touch()
-    with pytest.raises(UserError, match="data/feats/options.json: no such file, which tells how to make warped features; make the features"):
+    with pytest.raises(UserError, match="data/feats/options.json: no such file, which tells how to make warped features; compute the features"):
         run_step_here("compute_vtln.py", tmp_path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out")
