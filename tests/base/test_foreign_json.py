@@ -18,7 +18,7 @@ from pyasr.score.decode_dir import read_summary
 BAD = {"endless": "[" * 100_000, "deep": '{"a":' * 101 + "1" + "}" * 101, "list": "[1]", "none": "", "number": "9" * 5000}
 READERS = {
     "model.json": (read_info, "damaged"),
-    "manifest.jsonl": (lambda path: read_manifest(path / "manifest.jsonl"), "is no JSON object"),
+    "manifest.jsonl": (lambda path: read_manifest(path / "manifest.jsonl"), "is not a JSON object"),
     "scoring/summary.json": (read_summary, "damaged"),
     "options.json": (lambda path: load(path / "options.json"), "not a file of saved options"),
 }

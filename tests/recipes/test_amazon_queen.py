@@ -76,7 +76,7 @@ def test_no_apt_says_what_to_do(tmp_path, monkeypatch):
 
 def test_a_copy_is_found(tmp_path):
     (tmp_path / "usr/games").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds neither"):
+    with pytest.raises(UserError, match="contains neither"):
         get_corpus.find_copy(tmp_path)
     (tmp_path / "usr/games/queen.1c").touch()
     assert get_corpus.find_copy(tmp_path) == tmp_path / "usr/games/queen.1c"

@@ -295,7 +295,7 @@ def test_models_that_need_whole_recordings_say_so(tmp_path):
     for number, (make, sentence) in enumerate([
         (lambda folder: network(folder, [], inputs=InputOptions(cmvn="speaker")), "--cmvn sliding or --cmvn none"),
         (lambda folder: network(folder, ["blstm cells=4"]), "a blstm layer reads an utterance from its end"),
-        (lambda folder: gaussians(folder, pitch), "features have pitch"),
+        (lambda folder: gaussians(folder, pitch), "features include pitch"),
     ]):
         with pytest.raises(UserError, match=sentence):
             make(tmp_path / str(number)).stream()

@@ -251,5 +251,5 @@ def test_kept_results_that_were_damaged(damage, tmp_path):
     write_seed_runs(kept, seed_runs(find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))))
     whole = json.loads(kept.read_text())
     kept.write_text(json.dumps({**whole, "runs": [damage(whole["runs"][0])]}))
-    with pytest.raises(UserError, match="holds no results"):
+    with pytest.raises(UserError, match="not a file of results"):
         read_seed_runs(kept)
