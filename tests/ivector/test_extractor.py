@@ -161,7 +161,7 @@ def test_gaussians_without_data_keep_their_place():
     (lambda gamma, x: (np.vstack([gamma] * 4), np.vstack([x] * 4) * [1, 1, 0]), "some are constant or copies of others")])
 def test_too_little_data_and_constant_features(change, message):
     rng = np.random.default_rng(0)
-    num = 3 if "dimensions" in message else 9
+    num = 3 if "dimension" in message else 9
     utterances = [change(one_hot(rng.integers(NUM_GAUSS, size=9)), rng.standard_normal((9, DIM))) for _ in range(num)]
     with pytest.raises(UserError, match=message):
         train(collect(utterances, NUM_GAUSS, DIM), SoloComm(), OPTIONS)
