@@ -42,12 +42,12 @@ spread=(--dist loadgroup --no-loadscope-reorder)
 cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)    # nproc heeds these, which are for threads
 
 # in_memory: puts pytest's directories on a tmpfs until the script ends, if root may mount one and 8 GB of memory are available. Steps sync
-# each file that they write; on a disk, many tests wait longer for that than they compute.
+# each file that they write; on a disk, many tests wait longer for that than they compute. Recipes check for more disk than half the memory.
 in_memory() {
   if [ "$(id -u)" -ne 0 ] || [ "$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -lt 8 ]; then return; fi
   place=$(mktemp -d /tmp/pyasr-tests.XXXXXX)
   trap '{ umount -l "$place"; rmdir "$place"; } 2>/dev/null || true' EXIT
-  if mount -t tmpfs pyasr-tests "$place" 2>/dev/null; then export PYTEST_DEBUG_TEMPROOT=$place; fi
+  if mount -t tmpfs -o size=64g pyasr-tests "$place" 2>/dev/null; then export PYTEST_DEBUG_TEMPROOT=$place; fi
 }
 
 # A process more makes use of the time in which others wait for schedulers.

@@ -245,5 +245,5 @@ def test_directories_of_tests_are_in_memory_if_there_is_enough(gigabytes, mounts
     places = [place for place in (tmp_path / "bin/python.places").read_text().splitlines() if place]
     assert done.returncode == 3 and len(places) == num_in_memory, done.stderr
     for place in set(places):
-        assert (tmp_path / "mount").read_text() == f"-t tmpfs pyasr-tests {place}\n" and (tmp_path / "umount").read_text() == f"-l {place}\n"
+        assert (tmp_path / "mount").read_text() == f"-t tmpfs -o size=64g pyasr-tests {place}\n" and (tmp_path / "umount").read_text() == f"-l {place}\n"
         assert not Path(place).exists()
