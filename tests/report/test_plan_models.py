@@ -162,7 +162,7 @@ def test_what_is_on_the_disk_is_read(tmp_path):
 def test_directories_of_an_earlier_script_have_the_length_of_their_origin():
     corpus = corpus_after()
     assert corpus.hours_of("data/train_sp_fmllr") == 2 and "its duration is assumed to be that of data/train" in corpus.assumed["data/train_sp_fmllr"]
-    with pytest.raises(UserError, match="data/dev_fmllr is not there"):
+    with pytest.raises(UserError, match="data/dev_fmllr does not exist"):
         corpus.hours_of("data/dev_fmllr")
 
 
