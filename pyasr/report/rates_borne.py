@@ -14,8 +14,8 @@ BATCH, RATE = "ibm/batch", "ibm/rate"
 WHOLE = "8192"  # the batch for which rates vary, and the column of BATCH with the full rate
 HOW = """\
 IBM's schemes on 16 learners. In the first two columns, the learning rate is proportional to the batch. In the last two, the batch is 8192
-and the rate is the published one times a factor. *Learns* is the largest value at which the networks of all seeds learn, with their mean loss.
-*Fails* is the smallest larger value at which a network does not."""
+and the rate is the published one times a factor. *Learns* is the largest value at which the networks of all seeds learn, with their mean
+loss. *Fails* is the smallest larger value at which a network does not."""
 _HEAD = ["scheme", "batch: learns", "fails", "rate: learns", "fails"]
 
 
