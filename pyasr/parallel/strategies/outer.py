@@ -11,8 +11,10 @@ the outer momentum, zeta the outer rate, and the momentum buffer D or B:
 References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880 and arXiv:1904.10584); J. Wang et al., arXiv:1910.00643
 (SlowMo; its u is -D / gamma); A. Douillard et al., arXiv:2311.08105 (DiLoCo).
 
-Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks forget their own momentum after
-each block of BMUF. At the end of an epoch the ranks hold w: the model; the next block begins there. In all of these schemes, a steady move of the average is eventually applied to w zeta / (1 - eta) times. Other schemes compensate for the
+Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks reset their own momentum after
+each block of BMUF. At the end of an epoch the ranks have w, the model; the next block begins there.
+
+In all of these schemes, a steady move of the average is eventually applied to w zeta / (1 - eta) times. Other schemes compensate for the
 factor 1/P of averaging by a learning rate that grows with P (`--lr-scaling`). Here, the rate grows with P (1 - eta) / zeta instead, at
 least 1: not at all in BMUF.
 """
