@@ -215,7 +215,7 @@ def test_counts_of_another_dictionary(counts):
 
 @pytest.mark.parametrize("name, old, new, message", [
     ("lexiconp_silprob.txt", "a 1 ", "a x ", r"lexiconp_silprob.txt:2: expected 'WORD PRON_PROB"),
-    ("lexiconp_silprob.txt", "a 1 ", "a 1.5 ", r"lexiconp_silprob.txt:2: the probabilities of 'a' have to be"),
+    ("lexiconp_silprob.txt", "a 1 ", "a 1.5 ", r"lexiconp_silprob.txt:2: the probabilities of 'a' must be above 0"),
     ("lexiconp_silprob.txt", " AH\n", "\n", r"lexiconp_silprob.txt:2: expected"),
     ("silprob.txt", "</s>_n", "</s>_m", "silprob.txt: expected the four lines"),
     ("silprob.txt", "overall 0", "overall x", "silprob.txt:4: expected a name and a number"),
