@@ -2,8 +2,9 @@
 """CPU seconds of programs for --help, or to find their output up to date, and of jobs until their work begins, compared with a plain
 `import numpy`.
 
-Runs `--help` of all programs of steps/ and utils/, and imports what the jobs of steps need. With --recipe, runs again each command in the done-files below the recipe's exp/ and
-data/; outputs must be up to date, because others would be made again. Each is run --num-runs times; the least counts.
+Runs `--help` of all programs of steps/ and utils/, and imports what the jobs of steps need. With --recipe, runs again each command in the
+done-files below the recipe's exp/ and data/; outputs must be up to date, because others would be made again. Each is run --num-runs times;
+the least counts.
 
 Example:
     benchmarks/startup.py --recipe egs/toy/s5
@@ -57,7 +58,8 @@ def programs() -> list[list[str]]:
 
 def jobs() -> list[list[str]]:
     """The imports of all functions that steps run as jobs."""
-    named = {name for path in (ROOT / "steps").glob("*.py") for name in re.findall(r'"(pyasr\.[\w.]+:\w+)"', path.read_text(encoding="utf-8"))}
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "steps").glob("*.py")]
+    named = {name for source in sources for name in re.findall(r'"(pyasr\.[\w.]+:\w+)"', source)}
     return [[sys.executable, "-c", IMPORT_OF_JOB, name] for name in sorted(named)]
 
 
