@@ -52,8 +52,8 @@ _REFUSED = {  # kind of cut: (problem, fix)
 
 @dataclass
 class Manifests:
-    """Utterances; recordings, each with the JSON of [entry of wav.scp, its file, its channel if there are several, else 0, seconds]; problems,
-    each with its fix; notes on changed or skipped entries."""
+    """Utterances; recordings, each with the JSON of [entry of wav.scp, its file, its channel if there are several, else 0, seconds];
+    problems, each with its fix; notes on changed or skipped entries."""
 
     utterances: Utterances = field(default_factory=Utterances)
     recordings: Mapping[str, str] = field(default_factory=dict)

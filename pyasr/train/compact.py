@@ -6,7 +6,7 @@ A byte b = 0..254 stands for
 
 in standard deviations of its column. Steps are even around 0 and grow in proportion to |x| beyond s = 0.6: between 0.018 and 3 % of x.
 For x ~ N(0, 1) the root of the mean squared error is sqrt((s^2 + 1) / 12) a / 127 = 0.010. What lies beyond L = 16 is clipped to it.
-Kaldi's own 8-bit archives have steps of their own for every utterance and column (`CompressedMatrix`); docs/training_data.md compares the two.
+Kaldi's 8-bit archives have their own steps for each utterance and column (`CompressedMatrix`); docs/training_data.md compares the two.
 """
 
 from __future__ import annotations
