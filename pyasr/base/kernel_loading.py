@@ -15,6 +15,7 @@ from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code may refer to
 
 from pyasr.base.kernel_objects import CompiledObject
+from pyasr.base.kernel_sources import digest_of_sources
 from pyasr.base.kernel_turns import Turn
 
 _OF_HASHES = b"_numba_hashsecret_"  # symbols that are the process's own
@@ -80,6 +81,7 @@ class LoadingCache(FunctionCache):
 
     def __init__(self, function):
         super().__init__(function)
+        self._cache_file._source_stamp = digest_of_sources(function)
         self._turn = Turn(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
 
     def load_overload(self, sig, target_context):

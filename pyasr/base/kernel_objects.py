@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from pyasr.base.kernel_cache import CHOSEN, VARIABLE
+from pyasr.base.kernel_sources import digest_of_sources
 
 _FOLDER = "objects"
 _HELPERS = ("_helperlib", "_dynfunc", "core.runtime._nrt_python")
@@ -76,12 +77,7 @@ def _path(function: FunctionType, kinds: tuple) -> Path:
 
 def _stamp(function: FunctionType, kinds: tuple) -> tuple:
     """What a file must have been made with."""
-    return repr(kinds), _digest_of(function.__code__.co_filename), _libraries()
-
-
-@functools.cache
-def _digest_of(source: str) -> str:
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest()
+    return repr(kinds), digest_of_sources(function), _libraries()
 
 
 @functools.cache

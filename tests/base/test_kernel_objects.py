@@ -132,3 +132,17 @@ def test_kernels_of_a_changed_source_are_compiled(compiled):
     (path / "kept.py").write_text(KERNELS.replace("rows[:] = 7", "rows[:] = 8"))
     changed, numba = run(path)
     assert changed != results and numba == "True\n" and run(path) == (changed, "False\n")
+
+
+def test_a_kernel_is_compiled_again_if_a_kernel_that_it_calls_has_changed(tmp_path):
+    """numba's own cache looks at the file of the calling kernel alone."""
+    head = "from pyasr.base.kernels import njit\n"
+    inner = f"{head}@njit(cache=True)\ndef inner(x):\n    return x + NUMBER\n"
+    middle = f"{head}from inner import inner\n@njit(cache=True)\ndef middle(x):\n    return inner(x)\n"
+    outer = f"{head}from middle import middle\n@njit(cache=True)\ndef outer(x):\n    return 2 * middle(x)\n"
+    (tmp_path / "middle.py").write_text(middle)
+    (tmp_path / "outer.py").write_text(outer)
+    code = "import sys, outer; print(outer.outer(1), 'NUMBA', 'numba' in sys.modules)"
+    for number, found in ((1, ("4 ", "True\n")), (1, ("4 ", "False\n")), (23, ("48 ", "True\n")), (23, ("48 ", "False\n"))):
+        (tmp_path / "inner.py").write_text(inner.replace("NUMBER", str(number)))
+        assert run(tmp_path, code) == found
