@@ -139,7 +139,7 @@ def sweep(options: ScoreOptions, task: Texts | TimedWords, scorer: Scorer, out: 
         found = task.read(out, num_jobs)
         hypotheses, scores = hypotheses | found, scores | score_points(scorer, found)
         if wanted := weights.further(scores):
-            log.info(f"the best LM weight is at the end of the range; trying more, {weights.low} to {weights.high}")
+            log.info(f"the best LM weight is at the end of the range, trying more: {weights.low} to {weights.high}")
     for job in range(1, num_jobs + 1):
         (out / f"sweep.{job}.txt").unlink()
     return hypotheses, scores

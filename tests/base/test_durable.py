@@ -136,7 +136,8 @@ def test_outputs_are_renamed_in_one_place(root):
     """Every other renaming would have to care for the order itself."""
     pattern = re.compile(r"os\.(rename|replace|renames)\(|\.rename\(|\.replace\([^,()]+(\([^()]*\))?\)|shutil\.move\(")
     sources = [*(root / "pyasr").rglob("*.py"), *(root / "steps").glob("*.py"), *(root / "utils").glob("*.py")]
-    own = {root / "pyasr/base/durable.py", root / "utils/build_environment.py"}  # the latter runs before there is an environment
+    own = {root / "pyasr/base/durable.py", root / "utils/build_environment.py",  # the latter runs before there is an environment
+           root / "pyasr/base/kernel_objects.py"}  # a cache: a file that is lost is written again  # fmt: skip
     lines = [f"{path}: {line}" for path in sources if path not in own for line in path.read_text().splitlines()
              if pattern.search(line) and "durable.rename(" not in line]  # fmt: skip
     assert lines == []

@@ -171,7 +171,7 @@ def test_a_runner_that_ends_well_and_runs_nothing_makes_nothing(cmd, run, more, 
     log = functions / "exp.tmp" / "log" / ("x.JOB.log" if run is run_jobs else "x.log")
     with stage_output(functions / "exp", {}, []) as out:
         (out / "final.mdl").touch()
-    with pytest.raises(UserError, match=rf"^--cmd '{cmd}' ended with status 0 but has not run the work \(.*/{proof} is not there\)"):
+    with pytest.raises(UserError, match=rf"^--cmd '{cmd}' ended with status 0 but has not run the work \(.*/{proof} is missing\)"):
         with stage_output(functions / "exp", {}, [], force=True):
             log.parent.mkdir(exist_ok=True)
             (log.parent / proof).touch()

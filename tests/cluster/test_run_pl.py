@@ -93,7 +93,7 @@ def test_a_report_gives_the_terminal_no_orders(tmp_path):
 
 def test_killed_job_and_failing_pipe(tmp_path):
     done = run_pl("x.log", "bash", "-c", "kill -9 $$", cwd=tmp_path)
-    assert done.returncode == 1 and "killed by signal 9" in done.stderr and "want of memory" in done.stderr
+    assert done.returncode == 1 and "killed by signal 9" in done.stderr and "memory ran out" in done.stderr
     assert read_status(tmp_path / "x.log").signal == 9
     assert run_pl("x.log", "false", "|", "cat", cwd=tmp_path).returncode == 1
 

@@ -147,7 +147,7 @@ def test_one_failing_job_of_an_array(slurm, cases):
 
 def test_killed_command(cases):
     code, said = cases["killed"].end()
-    assert code == 1 and "killed by signal 9" in said and "want of memory" in said
+    assert code == 1 and "killed by signal 9" in said and "memory ran out" in said
     assert read_status(cases["killed"] / "x.log").signal == 9
 
 

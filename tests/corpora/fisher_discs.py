@@ -130,7 +130,7 @@ def _add_faults(number: int, call: Call, left_out: Counter) -> float:
         call.write(5.0, 5.5, 1, "see (( the )) moon")
         call.write(6.0, 6.5, 0, "[[skip]] [pause]")
         call.lines += ["# a comment", "no line of a transcript", "7.5.1 8.0 A: see"]
-        left_out.update({"not sure": 3, "no words": 1, "a line that is not": 2})
+        left_out.update({"unsure": 3, "no words": 1, "a line that is not": 2})
     elif number == 2:
         call.say(0, ["see", "moon"])
         seconds = call.end_s - 0.2  # which is little enough

@@ -129,7 +129,7 @@ def test_dither_depends_on_the_utterance_and_the_seed_alone():
     assert np.abs(first[0] - first[1]).max() > 0.1
 
 
-@pytest.mark.parametrize("mel, sentence", [(MelOptions(23, 20.0, 5000.0), "no band below 4000 Hz"), (MelOptions(200), "use fewer")])
+@pytest.mark.parametrize("mel, sentence", [(MelOptions(23, 20.0, 5000.0), "do not form a band below 4000 Hz"), (MelOptions(200), "use fewer")])
 def test_impossible_filters(mel, sentence):
     with pytest.raises(UserError, match=sentence):
         Extractor(MfccOptions(frame=FrameOptions(sample_frequency=8000.0), mel=mel, num_ceps=13))

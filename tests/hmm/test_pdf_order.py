@@ -110,8 +110,8 @@ def test_disks_without_room_are_told(tmp_path, monkeypatch):
     assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(told) == 1
     monkeypatch.setattr(frame_file.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "w+b"))
     assert Scratch(tmp_path, 3).write(source, source.counts, 100) is None
-    assert told[1].endswith("0.0082 MB of features do not fit in memory, and the disk has too little room for them: they are read from their "
-                            "archives more often")  # fmt: skip
+    assert told[1].endswith(f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little room for them: they are "
+                            "read from their archives more often")  # fmt: skip
 
 
 def test_accumulation_sums_in_one_order():

@@ -170,7 +170,7 @@ def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty
 
 @pytest.mark.parametrize("name, line, message", [
     (SILENCE_COUNTS, "1 2 3 w0", r"sil_counts_nowb.txt:2: expected 4 count\(s\), a word and its phones, found '1 2 3 w0'"),
-    (SILENCE_COUNTS, "1 2 3 4 w0 P0", "stands here a second time"),
+    (SILENCE_COUNTS, "1 2 3 4 w0 P0", "'w0 P0' occurs twice"),
     (BIGRAM_COUNTS, "3 <s> w0", "pron_bigram_counts_nowb.txt:2: expected 'COUNT<tab>WORD PHONES<tab>WORD PHONES'"),
 ])
 def test_damaged_counts(tmp_path, name, line, message):

@@ -129,6 +129,6 @@ def test_large_arrays_lie_on_disk(tmp_path):
 def test_features_that_change_meanwhile_are_told(corpus, tmp_path):
     own = Shard.load(FeatureReader(corpus[0], InputOptions()), LangDir(corpus[1]), 1, 1)
     utt = own.keys[2]
-    own.reader._table[utt] = own.reader._table[own.keys[3]]
+    own.reader._table = {**dict(own.reader._table.items()), utt: own.reader._table[own.keys[3]]}
     with pytest.raises(UserError, match=f"data: {utt} has .* frames now, and had .* when this program began"):
         own.features(2)

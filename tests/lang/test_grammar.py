@@ -111,7 +111,7 @@ def test_model_in_capitals_is_told(tmp_path):
     lang = write_toy_lang(tmp_path / "lang", num_words=3)
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["W0", "W2"]))
     (tmp_path / "lm.arpa.gz").write_bytes(gzip.compress((tmp_path / "lm.arpa").read_bytes()))
-    with pytest.raises(UserError, match="none of its words is in .*; 2 of its words are there in another case, W0 as w0: rewrite"):
+    with pytest.raises(UserError, match="none of its words is in .*; 2 of its words are there in another case, W0 as w0: convert"):
         make_grammar(lang, tmp_path / "lm.arpa.gz", tmp_path / "lang_test")
 
 

@@ -30,7 +30,7 @@ def test_texts_of_a_data_file(tmp_path):
 def test_damaged_data_files(tmp_path):
     path = write_queen(tmp_path / "queen.1c")
     content = path.read_bytes()
-    for broken, message in ((b"RIFF" + content[4:], "not the data file"), (content[:-5], "cut short"), (content[:100], "not the data file"),
+    for broken, message in ((b"RIFF" + content[4:], "not the data file"), (content[:-5], "truncated or damaged"), (content[:100], "not the data file"),
                             (content[:12] + b"\2" + content[13:], "not MP3")):
         path.write_bytes(broken)
         with pytest.raises(UserError, match=message):

@@ -138,4 +138,4 @@ def test_utterances_without_features_are_named(corpus, tmp_path):
     done = run("steps/find_bad_utts.py", "--nj", 1, tmp_path / "data", lang, SYSTEM, tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "out/failed_utts").read_text() == f"{utts[0]} no features in feats.scp\n"
-    assert utts[0] in read_table(tmp_path / "out/bad_utts") and "1 that were not decoded" in done.stdout
+    assert utts[0] in read_table(tmp_path / "out/bad_utts") and "1 utterances not decoded" in done.stdout

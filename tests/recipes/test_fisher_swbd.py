@@ -92,4 +92,4 @@ def test_wrong_and_missing_discs(joint_corpora, tmp_path):
 
 def test_a_plan_runs_no_program_of_other_recipes(tmp_path):
     told = run(tmp_path / "run", {"--swbd": tmp_path}, "--plan", "true", status=1)
-    assert "no sw0NNNN.sph" not in told and "data/swbd/train is not there" in told and "then plan" in told
+    assert "no sw0NNNN.sph" not in told and "data/swbd/train does not exist" in told and "then plan" in told

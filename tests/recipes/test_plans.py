@@ -57,7 +57,7 @@ def plan_of(script: str, folder, *words) -> subprocess.CompletedProcess:
 def test_scripts_below_local_run_nothing_for_a_plan(tmp_path):
     """Their programs are called from the recipe's directory, which they go to."""
     done = plan_of("su_chen.sh", ROOT / "egs/swbd/s5/local/experiments", "--dir", tmp_path)
-    assert done.returncode == 1 and "data/train_nodup_fmllr is not there" in done.stderr and not list(tmp_path.iterdir())
+    assert done.returncode == 1 and "data/train_nodup_fmllr does not exist" in done.stderr and not list(tmp_path.iterdir())
 
 
 def write_data(path) -> None:
@@ -87,7 +87,7 @@ def test_memory_of_a_job_and_of_jobs_at_once():
     assert told == ("memory: 5 jobs at once of steps/train_sat.py for exp/x need 4.5 GB, this machine gives 4 GB; "
                     "run at most 4 at once, or on a cluster (cmd.sh)")  # fmt: skip
     (told,) = room.memory_lacks([need(5000, 2)], 4 * gigabyte)
-    assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine gives 4 GB; give more jobs" in told
+    assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine gives 4 GB; use more jobs" in told
     assert list(room.memory_lacks([need(5000, 2, cmd="slurm.pl --mem 8G")], 4 * gigabyte)) == []
     assert list(room.memory_lacks([need(5000, 2)], None)) == []
 

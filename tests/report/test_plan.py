@@ -109,7 +109,7 @@ def test_hours_of_directories_that_calls_make(command, made, wanted):
 
 
 def test_hours_that_are_unknown_are_an_error():
-    with pytest.raises(UserError, match=r"data/other is not there, .*run.sh --stop-stage 1"):
+    with pytest.raises(UserError, match=r"data/other does not exist, .*run.sh --stop-stage 1"):
         make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], Corpus(Disk(speech)), RATES)
 
 
@@ -216,7 +216,7 @@ def test_a_recipe_says_what_it_takes_and_runs_nothing(tmp_path):
 
 def test_data_that_is_not_prepared_is_told(tmp_path):
     done = plan_of("toy", "--dir", tmp_path)
-    assert done.returncode == 1 and "data/train is not there" in done.stderr and "run.sh --stop-stage 1" in done.stderr
+    assert done.returncode == 1 and "data/train does not exist" in done.stderr and "run.sh --stop-stage 1" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

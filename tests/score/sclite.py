@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -24,8 +25,8 @@ def sclite_counts(pairs, directory: Path) -> list[tuple[int, int, int, int]]:
 
 def sclite_ctm(stm: Path, ctm: Path) -> tuple[int, int, int, int, float]:
     """(correct, sub, ins, del) words and the normalised cross entropy of a ctm."""
-    words = [SCLITE, "-r", stm, "stm", "-h", ctm, "ctm", "-o", "rsum", "stdout"]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    words = [SCLITE, "-r", stm.name, "stm", "-h", os.path.relpath(ctm, stm.parent), "ctm", "-o", "rsum", "stdout"]  # it cuts long paths
+    told = subprocess.run(words, cwd=stm.parent, capture_output=True, text=True, check=True).stdout
     row = next(line for line in told.splitlines() if line.strip().startswith("| Sum"))
     _, _, _, correct, sub, dele, ins, _, _, nce = row.replace("|", " ").split()
     return int(correct), int(sub), int(ins), int(dele), float(nce)

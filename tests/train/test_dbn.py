@@ -185,7 +185,7 @@ FITTING = DnnOptions(hidden_layers=3, hidden_dim=16, activation="sigmoid")
 @pytest.mark.parametrize("options, input, sentence", [
     (FITTING, INPUT, None),
     (DnnOptions(hidden_layers=3, hidden_dim=32, activation="sigmoid"), INPUT, "3 layers of 16 sigmoid units; give --hidden-dim 16, or"),
-    (DnnOptions(hidden_layers=2, hidden_dim=16), INPUT, "give --hidden-layers 3 --activation sigmoid, or pretrain another one"),
+    (DnnOptions(hidden_layers=2, hidden_dim=16), INPUT, "give --hidden-layers 3 --activation sigmoid, or pretrain another DBN"),
     (FITTING, InputOptions(cmvn="none", splice_left=5, splice_right=1), r"pretrained on another input \(splice_left: 1 -> 5\)"),
 ])
 def test_options_that_do_not_fit_the_dbn(trained, data, options, input, sentence):

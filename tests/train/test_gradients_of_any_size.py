@@ -23,13 +23,13 @@ from toy_jobs import Crash, poisoned
 
 from pyasr.nn.acoustic import load_model
 from pyasr.nn.lstm import LstmState
-from pyasr.train import ctc, dnn, smbr
+from pyasr.train import dnn, rank_job
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.targets import Targets
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-KINDS, MODULES = ("ctc", "smbr", "carried"), {"ctc": ctc, "smbr": smbr, "carried": dnn}
+KINDS, MODULES = ("ctc", "smbr", "carried"), {"ctc": rank_job, "smbr": rank_job, "carried": dnn}
 RATES = {"ctc": 0.01, "smbr": 0.004, "carried": 0.03}
 BY_UTTERANCE = ["--cmvn", "none", "--heldout-share", 0.1, "--heldout-by", "utterance"]
 STEPS = {"ctc": ["train_ctc.py", *BY_UTTERANCE, "--minibatch", 200],
