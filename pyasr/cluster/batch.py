@@ -34,6 +34,8 @@ _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # 
 _PAUSES_S = (5.0, 10.0, 20.0, 40.0)  # between attempts to submit, while the scheduler is unreachable
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two checks for status files
 _FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two queries to the scheduler
+_AT_A_LIMIT = (signal.SIGTERM, signal.SIGKILL)  # what schedulers send to processes that exceed a limit
+_END_QUESTION_S = 0.5  # between two queries about a job that is ending
 _LATE_S = 10.0  # after this delay, a status file written on another host is visible here
 _ENDING_S, _GUARD_S = 30.0, 1800.0  # grace period of cancelled jobs: while the user waits, and afterwards
 
@@ -217,15 +219,23 @@ class BatchRunner:
     def _with_reason(self, status: JobStatus) -> JobStatus:
         """The status, with the scheduler's reason if the job's command was killed over a limit but its run.pl was not. Not for ranks, which
         report themselves which of them was killed, and may continue."""
-        if status.signal != signal.SIGKILL or status.reason or self.request.num_ranks:
+        if status.signal not in _AT_A_LIMIT or status.reason or self.request.num_ranks:
             return status
-        task = self._task(status.job)
-        fate = (self.scheduler.fates(self.number_of[status.job], [task]) or {}).get(task, UNKNOWN)
+        fate = self._fate_at_end(status.job)
         if not fate.over_limit:
             return status
         status = replace(status, reason=fate.reason)
         write_status(self.request.log_of(status.job), status)
         return status
+
+    def _fate_at_end(self, job: int) -> Fate:
+        """The scheduler's report on a job that has written its status. The scheduler may report the end some seconds later."""
+        task, end_s = self._task(job), time.monotonic() + _LATE_S
+        while True:
+            fate = (self.scheduler.fates(self.number_of[job], [task]) or {}).get(task, UNKNOWN)
+            if not fate.active or time.monotonic() > end_s:
+                return fate
+            time.sleep(_END_QUESTION_S)
 
     def _task(self, job: int) -> int:
         """The number of the job's task within the submitted array; 0 for a single job."""

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,21 @@ def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, c
         told.append(ear.listen())
     assert any(told) == is_lost
     assert capsys.readouterr().err.count("the job is suspended, says Slurm; still waiting\n") == (not is_lost)
+
+
+@pytest.mark.parametrize("killed_by", [signal.SIGTERM, signal.SIGKILL])
+def test_the_reason_of_a_command_that_a_limit_killed_before_its_runner(killed_by, tmp_path, monkeypatch):
+    """The scheduler reports the end some time after the status is there."""
+    answers = [Fate(True), Fate(True), Fate(False, "it exceeded its time limit", over_limit=True)]
+    monkeypatch.setattr(Slurm, "fates", lambda self, number, tasks: {0: answers.pop(0)})
+    monkeypatch.setattr(batch, "_END_QUESTION_S", 0.01)
+    runner = BatchRunner(parse_request([str(tmp_path / "x.log"), "sleep", "300"]), Slurm())
+    runner.number_of[1] = "7"
+    status = JobStatus(1, 1, int(killed_by), False, "here", 0.0, 1.0, 1.0, "sleep 300")
+    assert runner._with_reason(status).reason == "it exceeded its time limit" and not answers
+    assert read_status(tmp_path / "x.log").reason == "it exceeded its time limit"
+    for other in (replace(status, signal=None), replace(status, signal=int(signal.SIGSEGV))):
+        assert runner._with_reason(other) is other
 
 
 def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):
