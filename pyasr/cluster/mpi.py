@@ -97,7 +97,7 @@ def _room(given: Path, num_ranks: int, num_threads: int) -> dict[str, int]:
     has, ranks = f"Grid Engine's {slots.total()} slots on {len(slots)} host(s)", f"{num_ranks} ranks of {num_threads} thread(s)"
     if slots.total() < num_ranks * num_threads:
         raise UserError(f"{has} are too few for {ranks}; ask for more slots, or run fewer ranks")
-    raise UserError(f"{has} have room for only {sum(room.values())} of {ranks}; name a parallel environment whose allocation_rule is "
+    raise UserError(f"{has} have room for {sum(room.values())} of {ranks}; name a parallel environment whose allocation_rule is "
                     f"{num_threads}, or a multiple of it, by 'option num_ranks=* -pe NAME $0 -notify' in conf/queue.conf")  # fmt: skip
 
 
