@@ -50,7 +50,7 @@ def are_used() -> bool:
 
 
 def read(function: FunctionType, kinds: tuple) -> CompiledObject | None:
-    """The kernel that `write` kept for the same source; None where there is none, or its file is damaged."""
+    """The kernel that `write` stored for the same sources; None if its file is missing or damaged."""
     try:
         stamp, compiled = pickle.loads(_path(function, kinds).read_bytes())
     except Exception:  # harmless: numba loads the kernel, or compiles it again
@@ -94,7 +94,7 @@ def _folder(package: str) -> Path:
 
 
 def _helper(name: str) -> Path:
-    """The file of one of numba's C modules. Raises StopIteration where there is none."""
+    """The file of one of numba's C modules. Raises StopIteration if it does not exist."""
     place = _folder("numba").joinpath(*name.split("."))
     return next(path for suffix in EXTENSION_SUFFIXES if (path := place.with_name(place.name + suffix)).exists())
 

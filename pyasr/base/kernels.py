@@ -66,7 +66,7 @@ class Kernel:
             return self.load(kinds) or self._compile(kinds, arguments)
 
     def load(self, kinds: tuple) -> Callable | None:
-        """The kernel for arguments of these kinds, from its file; None where there is none."""
+        """The kernel for arguments of these kinds, from its file; None if the file is missing or damaged."""
         from pyasr.base import kernel_objects
 
         if kinds not in self._by_kinds and kernel_objects.are_used() and (found := kernel_objects.read(self._function, kinds)):

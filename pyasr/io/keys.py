@@ -1,6 +1,6 @@
-"""Keys of tables in little memory: in sequences, by what belongs to them, and with numbers beside them.
+"""Compact keys of tables: as sequences, grouped by a value, and with a number for each key.
 
-    utterances = Keys(utt2spk)                         # of a Table, in C order: at most 8 bytes each beside the table
+    utterances = Keys(utt2spk)                         # of a Table, in C order: at most 8 bytes each in addition to the table
     of_speakers = Groups(utterances, speakers)         # a Mapping {speaker: Keys}
     seconds = Numbers(utterances, np.array([...]))     # a Mapping {utterance: float}
 
