@@ -26,16 +26,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
 from pyasr.feats.inputs import open_features
-from pyasr.hmm.gmm_update import GmmUpdateOptions, update
-from pyasr.hmm.model import read_model, read_tree
-from pyasr.hmm.shard import Shard
-from pyasr.hmm.training_graphs import transition_costs
-from pyasr.hmm.viterbi import AlignOptions
-from pyasr.lang.lang_dir import LangDir
+from pyasr.hmm.align.viterbi import AlignOptions
+from pyasr.hmm.graphs.training_graphs import transition_costs
+from pyasr.hmm.model.gmm_update import GmmUpdateOptions, update
+from pyasr.hmm.model.model_file import read_model, read_tree
+from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 TARGET_FRAMES, TARGET_S = 1.37e6, 15.0
 

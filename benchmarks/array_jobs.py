@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "cluster"))

@@ -25,11 +25,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base import job
 from pyasr.base.errors import UserError
-from pyasr.cluster import jobs
-from pyasr.cluster.status import from_wait, write_status
-from pyasr.parallel import rank
+from pyasr.base.jobs import job
+from pyasr.cluster.ranks import jobs
+from pyasr.cluster.runner.status import from_wait, write_status
+from pyasr.parallel.ranks import rank
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_S = 300.0
@@ -116,7 +116,7 @@ class Ground:
 
 
 def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report: Path, meanwhile=None, more=None) -> bool:
-    """`pyasr.cluster.jobs._run`: the jobs of a request, one after the other, in forks of this process. No report is left."""
+    """`pyasr.cluster.ranks.jobs._run`: the jobs of a request, one after the other, in forks of this process. No report is left."""
     name, _, last = arguments[0].partition("=1:") if "=1:" in arguments[0] else ("", "", "1")
     for number in range(1, int(last) + 1):
         own_log = Path(str(log).replace(name, str(number))) if name else Path(log)

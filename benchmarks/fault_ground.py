@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.parent import die_with_parent
-from pyasr.cluster.mpi import ROOT
+from pyasr.base.jobs.parent import die_with_parent
+from pyasr.cluster.runner.mpi import ROOT
 
 RECIPE = ROOT / "egs/toy/s5"
 NUM_STAGES = 7

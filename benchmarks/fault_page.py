@@ -12,7 +12,7 @@ from fault_ground import NUM_STAGES
 from marked_page import replace_between
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 
 _BEGIN, _END = "<!-- figures, written by benchmarks/faults.py -->", "<!-- end of figures -->"
 

@@ -32,10 +32,10 @@ from fault_kinds import KINDS, Undo, possible_kinds
 from fault_page import Trial, problems_of_report, read_table, write_page, write_table
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.run_record import commit
-from pyasr.base.step import run_step
+from pyasr.base.outputs.run_record import commit
 
 _MOST_S, _GRACE_S = 1800.0, 15.0
 

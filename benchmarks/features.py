@@ -22,14 +22,14 @@ import peer_vosk
 from dense_features import dense_features
 from peers import peer
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.data.datadir import DataDir
-from pyasr.feats.extract import batches, read_waveforms
-from pyasr.feats.extractor import Extractor
+from pyasr.data.tables.datadir import DataDir
+from pyasr.feats.compute.feature_extractor import Extractor
+from pyasr.feats.compute.pitch import PitchTracker
+from pyasr.feats.extraction.extract_dir import batches, read_waveforms
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions, PlpOptions, TrackOptions
-from pyasr.feats.pitch import PitchTracker
 
 RATE = 8000.0
 TARGET_RATIO, MAX_ERROR = 1.3, 5e-3

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = ROOT / "egs/amazon_queen/s5"

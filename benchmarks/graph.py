@@ -21,23 +21,23 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.hmm.graph import GraphOptions
-from pyasr.hmm.h_transducer import add_self_loops, h_transducer, merge_equal_contexts
-from pyasr.hmm.topology import Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree, Leaf, Node, Split, Table
+from pyasr.hmm.graphs.decoding_graph import GraphOptions
+from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer, merge_equal_contexts
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree, Leaf, Node, Split, Table
 from pyasr.io.openfst import read_fst, write_fst
-from pyasr.lang import fst_ops as ops
-from pyasr.lang.arpa import Arpa, NgramTable, write_arpa
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.grammar import make_grammar
-from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.lexicon import Lexicon, read_cmudict
-from pyasr.lang.lg import make_lg
-from pyasr.lang.prepare_lang import LangOptions, write_lang
+from pyasr.lang.fst import fst_ops as ops
+from pyasr.lang.grammars.grammar import make_grammar
+from pyasr.lang.grammars.lg import make_lg
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon, read_cmudict
+from pyasr.lang.ngrams.arpa import Arpa, NgramTable, write_arpa
 
 
 @dataclass(frozen=True)

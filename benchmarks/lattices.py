@@ -18,22 +18,22 @@ from pathlib import Path
 
 from decoding import LM_WEIGHTS, PENALTIES, real_task
 
-from pyasr.base.options import group, option
-from pyasr.base.step import run_step
-from pyasr.decode.align_lexicon import align_lexicon
-from pyasr.decode.align_phones import align_phones
-from pyasr.decode.align_words import align_words
-from pyasr.decode.determinize import determinize
-from pyasr.decode.lattice import sweep
-from pyasr.decode.lm_rescore import rescore
-from pyasr.decode.mbr import mbr_decode, mbr_sweep
-from pyasr.decode.nbest import n_best
-from pyasr.decode.search import DecodeOptions, Decoder
-from pyasr.decode.word_graph import WordGraph
+from pyasr.base.cli.options import group, option
+from pyasr.base.cli.step import run_step
+from pyasr.decode.align.align_lexicon import align_lexicon
+from pyasr.decode.align.align_phones import align_phones
+from pyasr.decode.align.align_words import align_words
+from pyasr.decode.lattices.determinize import determinize
+from pyasr.decode.lattices.lattice import sweep
+from pyasr.decode.lattices.mbr import mbr_decode, mbr_sweep
+from pyasr.decode.lattices.nbest import n_best
+from pyasr.decode.lattices.word_graph import WordGraph
+from pyasr.decode.rescoring.lm_rescore import rescore
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
-from pyasr.hmm.model import MODEL, read_transitions
-from pyasr.lang.backoff_lm import BackoffLm
-from pyasr.lang.lang_dir import LangDir
+from pyasr.hmm.model.model_file import MODEL, read_transitions
+from pyasr.lang.grammars.backoff_lm import BackoffLm
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 
 @dataclass(frozen=True)

@@ -28,17 +28,17 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.places import remove_tree
-from pyasr.base.step import run_step
-from pyasr.hmm.topology import NO_PDF, HmmState, Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import monophone_tree
+from pyasr.base.files.places import remove_tree
+from pyasr.hmm.model.topology import NO_PDF, HmmState, Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.ark import ArkWriter
 from pyasr.io.int_vectors import write_int_vectors
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.io.text import read_table, write_table
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.io.text_tables import read_table, write_table
 
 STEP = Path(__file__).resolve().parents[1] / "steps/train_dnn.py"
 DIM, NUM_PDFS, STAY = 40, 8806, 8
@@ -167,7 +167,7 @@ def look(pid: int, out: Path, before: int, now: float, seen: Seen) -> None:
     """Add what there is to be seen."""
     processes = family(pid)
     for one in processes:
-        if b"pyasr.parallel.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(Path(f"/proc/{one}/cmdline")):
+        if b"pyasr.parallel.ranks.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(Path(f"/proc/{one}/cmdline")):
             lines = dict(line.split(":", 1) for line in read(Path(f"/proc/{one}/status")).decode().splitlines())
             seen.peaks = {name: max(seen.peaks[name], 1024 * int(lines.get(name, "0").split()[0])) for name in MEMORY_FIELDS}
     frames = frames_reported(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 
 
 def replace_between(path: Path, begin: str, end: str, text: str) -> None:

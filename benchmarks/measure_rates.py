@@ -26,13 +26,13 @@ from pathlib import Path
 from small_runs import Usage, run_all, usage_of
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
-from pyasr.report.plan.calls import Call, from_command
-from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import network_core_s
+from pyasr.report.plan.planned_calls import Call, from_command
+from pyasr.report.plan.planned_data import Corpus
 from pyasr.report.plan.rates import Rate, Rates, line_through, write_rates
 from pyasr.report.plan.works import WORKS, key_of, nothing
 

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.lang.arpa import perplexity, read_arpa, write_arpa
-from pyasr.lang.train_lm import NgramOptions, train
-from pyasr.lang.vocabulary import read_sentences
+from pyasr.lang.ngrams.arpa import perplexity, read_arpa, write_arpa
+from pyasr.lang.ngrams.train_lm import NgramOptions, train
+from pyasr.lang.ngrams.vocabulary import read_sentences
 
 VOCABULARY = 20_000
 FOLLOWERS = 200

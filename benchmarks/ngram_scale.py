@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
+from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.base.kernels import njit
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.lang.arpa import read_arpa, write_arpa
+from pyasr.lang.ngrams.arpa import read_arpa, write_arpa
 
 UTILS = Path(__file__).resolve().parents[1] / "utils"
 FOLLOWERS = 300

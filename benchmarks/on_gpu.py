@@ -28,10 +28,10 @@ import train_lstm
 from torch.profiler import ProfilerActivity, profile
 from train_dnn import CPU_TASK, EPOCH_FRAMES, GPU_TASK, Ours, Plain, Timing, allow_tf32, compare, gpu_peaks
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.nn.lstm import cudnn_takes
+from pyasr.nn.layers.lstm import cudnn_takes
 
 MINIBATCH = 1024
 KINDS = "none", "online"

@@ -37,8 +37,8 @@ import numpy as np
 
 from private_network import check_possible
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from slow_network import SlowNetwork
 
 NUM_RANKS, MINIBATCH = 4, 1024

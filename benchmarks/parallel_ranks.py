@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pyasr.base.output import atomic_write
-from pyasr.nn.preconditioned_layers import NaturalGradient
-from pyasr.parallel.comm import MpiComm
-from pyasr.parallel.flat import FlatParameters
+from pyasr.base.outputs.output import atomic_write
+from pyasr.nn.layers.preconditioned_layers import NaturalGradient
+from pyasr.parallel.communication.comm import MpiComm
+from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.parallel.strategies import Strategy, make_strategy, mixing_options
-from pyasr.train.completion import Completion
+from pyasr.train.sgd.completion import Completion
 
 _PORT = 29511
 LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # of the network whose parameters the peer's gradients are, in these proportions

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import torch
 
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.nn.dbn import Below
-from pyasr.nn.rbm import Rbm
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
+from pyasr.nn.networks.dbn import Below
+from pyasr.nn.networks.rbm import Rbm
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.rbm_learner import RbmLearner
+from pyasr.train.sgd.rbm_learner import RbmLearner
 
 INPUT_DIM, MINIBATCH, RATE, MOMENTUM, L2 = 440, 100, 1e-6, 0.9, 0.0002
 STDDEV = 0.01  # so small that the plain loop, which has no guard against explosions, needs none

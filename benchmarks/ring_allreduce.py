@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.parallel.comm import Comm, MpiComm
-from pyasr.parallel.ring import WIRE_TYPES, RingAllreduce
+from pyasr.parallel.communication.comm import Comm, MpiComm
+from pyasr.parallel.communication.ring import WIRE_TYPES, RingAllreduce
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ from scale_rows import ROWS, Row
 from scale_usage import Growth, Usage, read_usages, run, write_usages
 
 from pyasr.base import log
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.host_memory import free_bytes
-from pyasr.base.options import option
-from pyasr.base.run_record import commit, machine
-from pyasr.base.step import run_step
+from pyasr.base.host.host_memory import free_bytes
+from pyasr.base.outputs.run_record import commit, machine
 
 _SHARE_OF_MEMORY = 0.7  # of what is free, that a program may be expected to take
 _PATIENCE = 20  # times the expected CPU seconds, on a busy machine, after which a program is ended

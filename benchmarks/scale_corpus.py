@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 from scale_ground import NUM_CONTENTS, NUM_FREE, PER_ARCHIVE, files_in
 
-from pyasr.data.audio import read_audio, write_audio
-from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
+from pyasr.data.audio.audio_reading import read_audio, write_audio
+from pyasr.decode.lattices.lattice_io import read_compact_lattices, write_lattices
 from pyasr.io.ark import ArkWriter, read_ark, write_ark
 from pyasr.io.int_vectors import read_job_archives, write_int_vectors
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
-from pyasr.lang.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon, Phones, read_cmudict
 
 NUM_WORDS, DIM, NUM_STATES = 1000, 13, 3
 NUM_COLUMNS = 40  # of the transforms of speakers

@@ -10,8 +10,8 @@ import numpy as np
 from graph import Benchmark, random_model
 from scale_corpus import NOISE, NUM_WORDS, SILENCE, UNKNOWN, vocabulary
 
-from pyasr.lang.arpa import write_arpa
-from pyasr.lang.lexicon import Phones
+from pyasr.lang.lexicons.lexicon import Phones
+from pyasr.lang.ngrams.arpa import write_arpa
 
 _PER_WORD = 10  # n-grams, at least NUM_WORDS words
 _MOST_WORDS = 60_000

@@ -19,11 +19,11 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.hub5.sets import EVAL2000, RT03, EvaluationSet
 from pyasr.corpora.librispeech import parts
 from pyasr.corpora.switchboard import calls as switchboard
-from pyasr.report.plan.calls import parse_call
-from pyasr.report.plan.copies import Speech
-from pyasr.report.plan.corpus import WORDS_PER_HOUR, Corpus, Disk
+from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import Cost, Plan, make_plan
+from pyasr.report.plan.planned_calls import parse_call
+from pyasr.report.plan.planned_data import WORDS_PER_HOUR, Corpus, Disk
 from pyasr.report.plan.rates import Rates
 
 sys.path.append(str(ROOT / "tests" / "recipes"))

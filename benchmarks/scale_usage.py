@@ -19,8 +19,8 @@ from scale_ground import ROOT
 from scale_rows import Row
 
 from pyasr.base.errors import UserError
-from pyasr.base.foreign_json import read_object
-from pyasr.base.output import atomic_write
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.outputs.output import atomic_write
 
 _LITTLE_S, _LITTLE_MB = 0.15, 3.0  # beyond what the first size takes: this much is noise
 _EXPONENTS = (0.8, 1.2)  # taken for 1 beyond the largest size

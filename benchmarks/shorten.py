@@ -21,10 +21,10 @@ import numpy as np
 import soundfile
 from peers import peer
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.data.audio import decode_audio
+from pyasr.data.audio.audio_reading import decode_audio
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 

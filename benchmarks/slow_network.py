@@ -14,8 +14,8 @@ import subprocess
 
 from private_network import PrivateNetwork, call, end_processes
 from pyasr.base.errors import UserError
-from pyasr.base.parent import die_with_parent
-from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
+from pyasr.base.jobs.parent import die_with_parent
+from pyasr.cluster.runner.mpi import ROOT, find_mpiexec, flavour
 
 _BUCKET_S, _LEAST_BUCKET, _QUEUE = 0.005, 131072, "100ms"  # bytes
 

@@ -21,10 +21,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import DONE
-from pyasr.base.options import option
-from pyasr.base.step import run_step
+from pyasr.base.outputs.fingerprint import DONE
 
 ROOT = Path(__file__).resolve().parents[1]
 PEER = [sys.executable, "-c", "import numpy"]

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.data.glm import read_glm
-from pyasr.data.stm import read_stm
-from pyasr.score.align import Counts
-from pyasr.score.hub5.ctm import read_entries
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.data.transcripts.stm import read_stm
+from pyasr.score.hub5.ctm_elements import read_entries
 from pyasr.score.hub5.scorer import StmScorer
+from pyasr.score.word_alignment import Counts
 
 SCTK = Path("/usr/lib/sctk/bin")
 HEAD = ";; rules\n* name \"rules\"\n* max_nrules = '2500'\n* case_sensitive = 'F'\n"

@@ -33,10 +33,10 @@ from fault_ground import contents, half_written
 from marked_page import replace_between
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import run_step
+from pyasr.base.outputs.output import atomic_write
 
 _PATH_ERRORS = ("EIO", "ENOSPC", "EMFILE", "ESTALE", "EACCES", "EINTR")
 _START_ERRORS = ("EAGAIN", "ENOMEM", "EMFILE")

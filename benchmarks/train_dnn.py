@@ -25,12 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.train.frames import FrameStore
-from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.tensor import products
 from pyasr.train.compute import multiplies_bfloat16
 

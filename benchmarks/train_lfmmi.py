@@ -24,18 +24,18 @@ import numpy as np
 import torch
 from train_dnn import seconds
 
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import run_step
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.model import read_subsampling
-from pyasr.parallel.comm import SoloComm
+from pyasr.hmm.model.model_file import read_subsampling
+from pyasr.parallel.communication.comm import SoloComm
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.train import lfmmi, lfmmi_criterion
-from pyasr.train.corpus import open_corpus
-from pyasr.train.learner import Learner
-from pyasr.train.steps import lfmmi as steps
-from pyasr.train.targets import TARGETS_FILE, Targets
+from pyasr.train.data.rank_data import open_corpus
+from pyasr.train.objectives import lfmmi_criterion, lfmmi_training
+from pyasr.train.sgd.learner import Learner
+from pyasr.train.steps import lfmmi_step as steps
+from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     rate = training.schedule.learning_rate / minibatch
     corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, training.perturb,
                          over_time=training.over_time)  # fmt: skip
-    criterion = lfmmi.make_criterion(spec, corpus.packing.subsampling)
-    learner = Learner(lfmmi.make_network(training, corpus, targets.num_pdfs, comm), training.learner, comm.size, None, criterion)
+    criterion = lfmmi_training.make_criterion(spec, corpus.packing.subsampling)
+    learner = Learner(lfmmi_training.make_network(training, corpus, targets.num_pdfs, comm), training.learner, comm.size, None, criterion)
     batches = [batch for batch, _ in zip(corpus.training.minibatches(minibatch, 1), range(num_batches))]
     for x, t in batches[:3]:
         learner.step(x, t, rate)
@@ -104,7 +104,7 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
 
 def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
     """Seconds of a minibatch's denominator: ours and, on a CPU, in plain torch; on random outputs."""
-    graph = DenominatorGraph.load(spec.out / lfmmi.DENOMINATOR_FILE)
+    graph = DenominatorGraph.load(spec.out / lfmmi_training.DENOMINATOR_FILE)
     training, leak = spec.training, spec.training.objective.leaky_hmm_coefficient
     frames = training.over_time.chunk // read_subsampling(spec.out)
     logits = torch.randn(training.learner.minibatch // frames, frames, graph.num_pdfs, generator=torch.Generator().manual_seed(0))

@@ -24,14 +24,14 @@ import torch.nn.functional as F
 from torch import nn
 from train_dnn import RATE, Timing, allow_tf32, compare, gpu_peaks, learner_options, show, torchs_own
 
-from pyasr.base.options import option
-from pyasr.base.step import run_step
-from pyasr.nn.layered import LayeredNetwork, read_network
-from pyasr.nn.lstm import Lstm
-from pyasr.nn.sequence_layers import Recurrent
-from pyasr.train.chunks import ChunkStore, Packing
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
+from pyasr.nn.layers.lstm import Lstm
+from pyasr.nn.layers.sequence_layers import Recurrent
+from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.train.compute import multiplies_bfloat16
-from pyasr.train.learner import Learner
+from pyasr.train.minibatches.chunks import ChunkStore, Packing
+from pyasr.train.sgd.learner import Learner
 
 DIM, CHUNK, CHUNKS = 260, 21, 32
 IBMS = Path(__file__).resolve().parents[1] / "egs/amazon_queen/s5/conf/network/ibm.net"

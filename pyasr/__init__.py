@@ -8,7 +8,7 @@ from pyasr.base.complaints import tell_uncaught  # noqa: E402
 
 tell_uncaught()
 
-from pyasr.base import kernel_cache  # noqa: E402
+from pyasr.base.compiled import kernel_cache  # noqa: E402
 
 kernel_cache.find_a_place()
 

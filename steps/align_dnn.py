@@ -9,10 +9,10 @@ Example:
     steps/align_dnn.py --nj 4 data/train_hires data/lang exp/dnn exp/dnn_ali
 """
 
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
-from pyasr.hmm.gmm_dir import input_files
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.hmm.model.gmm_dir import input_files
+from pyasr.hmm.training.align_gmm import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
 
 
 def main(options: AlignStep) -> None:
@@ -20,7 +20,7 @@ def main(options: AlignStep) -> None:
     with output_of(options, options.ali_dir, inputs, check=lambda: options.check_inputs(of_network=True)) as out:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
         with parts_to_align(spec):
-            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dnn:align_shard", spec)
+            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.decoding.align_dnn:align_shard", spec)
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 

@@ -12,17 +12,17 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.options import group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_ranks
-from pyasr.data.datadir import check_split
-from pyasr.hmm.align import AlignStep, complete_ali_dir
-from pyasr.hmm.align_fmllr import AlignFmllrSpec
-from pyasr.hmm.align_report import check_failed
-from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.store import MemoryOptions
-from pyasr.hmm.unadapted import warn_of_unadapted
+from pyasr.base.cli.options import group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_ranks
+from pyasr.data.tables.datadir import check_split
+from pyasr.hmm.align.align_report import check_failed
+from pyasr.hmm.model.gmm_dir import input_files
+from pyasr.hmm.shards.shard_store import MemoryOptions
+from pyasr.hmm.training.align_fmllr import AlignFmllrSpec
+from pyasr.hmm.training.align_gmm import AlignStep, complete_ali_dir
+from pyasr.hmm.transforms.fmllr import FmllrOptions
+from pyasr.hmm.transforms.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def main(options: AlignFmllr) -> None:
     with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
         spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr,
                               options.store)
-        run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.training.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
         complete_ali_dir(options, out)
         warn_of_unadapted(options.data, out, options.fmllr)

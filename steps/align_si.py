@@ -12,12 +12,12 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.options import group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
-from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.store import MemoryOptions
+from pyasr.base.cli.options import group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.hmm.model.gmm_dir import input_files
+from pyasr.hmm.shards.shard_store import MemoryOptions
+from pyasr.hmm.training.align_gmm import AlignSpec, AlignStep, complete_ali_dir, merge_reports, parts_to_align
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def main(options: AlignSi) -> None:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence,
                          options.store)
         with parts_to_align(spec):
-            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
+            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.training.align_gmm:align_shard", spec)
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 

@@ -15,17 +15,17 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.left_out import LeftOutOptions
-from pyasr.base.options import argument, group
-from pyasr.base.places import remove_tree
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.files.places import remove_tree
+from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.feats.fit import check_features
-from pyasr.hmm.gmm_dir import check_phones, training_files
-from pyasr.hmm.model_size import report_leaves
-from pyasr.lang.lang_dir import LangDir
-from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances, parts_to_count
+from pyasr.hmm.model.gmm_dir import check_phones, training_files
+from pyasr.hmm.training.model_size import report_leaves
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.train.objectives.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances, parts_to_count
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def main(options: BuildChainTree) -> None:
         spec = ChainTreeSpec(options.data, options.lang, options.ali_dir, transform_dir, out, options.jobs.nj, options.tree)
         choose_utterances(spec, options.missing)
         with parts_to_count(spec):
-            run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.chain_tree:accumulate_shard", spec)
-        run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
+            run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.objectives.chain_tree:accumulate_shard", spec)
+        run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.objectives.chain_tree:make_tree", spec, num_jobs=1)
         shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")
         remove_tree(out / STATS_DIR)
         report_leaves(out, options.tree, "lower --num-leaves or --split-thresh, or use more data")

@@ -14,13 +14,13 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.base.table_paths import as_named
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.backup import set_aside
-from pyasr.feats.speaker_cmvn import publish, write_by_jobs, write_speaker_cmvn
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.files.table_paths import as_named
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.checks.backup import set_aside
+from pyasr.feats.extraction.speaker_cmvn import publish, write_by_jobs, write_speaker_cmvn
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,18 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import DataDir
-from pyasr.data.recording_prints import recording_prints
-from pyasr.feats.extract import AUDIO_FILE, audio_options, audio_tables
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.checks.recording_prints import recording_prints
+from pyasr.data.tables.datadir import DataDir
+from pyasr.feats.extraction.extract_dir import AUDIO_FILE, audio_options, audio_tables
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import feature_options_file
-from pyasr.hmm.input_checks import check_gmm_input
-from pyasr.hmm.model import first_pass_model
-from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores, parts_to_score
+from pyasr.hmm.model.input_checks import check_gmm_input
+from pyasr.hmm.model.model_file import first_pass_model
+from pyasr.hmm.training.warp_factors import VtlnOptions, VtlnSpec, merge_scores, parts_to_score
 from pyasr.io.int_vectors import job_archive_files
 
 
@@ -57,7 +57,7 @@ def main(options: ComputeVtln) -> None:
             options, options.out, inputs + audio, check=lambda: check_gmm_input(data, ali_dir)) as out:
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
         with parts_to_score(spec):
-            run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)
+            run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.training.warp_factors:score_speakers", spec, num_jobs=num_jobs)
         merge_scores(spec)
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.left_out import LeftOutOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.data.datadir import DataDir
-from pyasr.hmm.copy_ali import copy_alignments
-from pyasr.hmm.model import MODEL
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.data.tables.datadir import DataDir
+from pyasr.hmm.align.copy_ali import copy_alignments
+from pyasr.hmm.model.model_file import MODEL
 from pyasr.io.int_vectors import job_archive_files
 
 

@@ -17,13 +17,13 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, decoding
-from pyasr.decode.lattice_dir import keep_words
-from pyasr.decode.outcome import check_hypotheses
-from pyasr.hmm.input_checks import check_model_input
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.decode.decoding.decode_dir import DecodeStep, input_files, join_totals, decoding
+from pyasr.decode.lattice_jobs.lattice_dir import keep_words
+from pyasr.decode.decoding.outcome import check_hypotheses
+from pyasr.hmm.model.input_checks import check_model_input
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def main(options: Decode) -> None:
     with output_of(options, options.decode_dir, inputs, resume=True, check=lambda: check_model_input(options.data, options.model)) as out:
         with decoding(out, options.data, options.jobs.nj):
             spec = options.spec(out, options.transform_dir)
-            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
+            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decoding.decode_dir:decode_shard", spec)
         keep_words(options.graph_dir / "words.txt", out)
         join_totals(out, options.jobs.nj).log()
         check_hypotheses(out, options.data, options.jobs.nj)

@@ -23,19 +23,19 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.job_options import JobOptions
-from pyasr.base.option_uses import if_is
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
-from pyasr.decode.ctc_lists import join_lists
-from pyasr.decode.ctc_prefix import PrefixOptions
-from pyasr.decode.decode_dir import join_totals, decoding
-from pyasr.decode.determinize import DeterminizeOptions
-from pyasr.decode.lattice_dir import keep_words
-from pyasr.decode.outcome import check_hypotheses
-from pyasr.decode.search import DecodeOptions
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.option_uses import if_is
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.decode.decoding.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
+from pyasr.decode.ctc.ctc_lists import join_lists
+from pyasr.decode.ctc.ctc_prefix import PrefixOptions
+from pyasr.decode.decoding.decode_dir import join_totals, decoding
+from pyasr.decode.lattices.determinize import DeterminizeOptions
+from pyasr.decode.lattice_jobs.lattice_dir import keep_words
+from pyasr.decode.decoding.outcome import check_hypotheses
+from pyasr.decode.search.beam_search import DecodeOptions
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def main(options: DecodeCtc) -> None:
     check(options)
     with output_of(options, options.decode_dir, options.spec(options.decode_dir).input_files(), resume=True) as out:
         with decoding(out, options.data, options.jobs.nj):
-            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.ctc_dir:decode_shard", options.spec(out))
+            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decoding.ctc_dir:decode_shard", options.spec(out))
         if options.search != WFST:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
         else:

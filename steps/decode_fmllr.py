@@ -21,16 +21,16 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UpToDate
-from pyasr.base.options import group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, decoding
-from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
-from pyasr.decode.lattice_dir import keep_words
-from pyasr.decode.outcome import check_hypotheses
-from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.input_checks import check_gmm_input
-from pyasr.hmm.unadapted import warn_of_unadapted
+from pyasr.base.cli.options import group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.decode.decoding.decode_dir import DecodeStep, input_files, join_totals, decoding
+from pyasr.decode.decoding.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
+from pyasr.decode.lattice_jobs.lattice_dir import keep_words
+from pyasr.decode.decoding.outcome import check_hypotheses
+from pyasr.hmm.transforms.fmllr import FmllrOptions
+from pyasr.hmm.model.input_checks import check_gmm_input
+from pyasr.hmm.transforms.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.base.table_paths import as_named
-from pyasr.cluster.jobs import run_jobs
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.files.table_paths import as_named
+from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.feats.fit import check_features
-from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge, parts_to_extract
-from pyasr.ivector.extractor import EXTRACTOR_FILE
-from pyasr.ivector.online import ExtractOptions
+from pyasr.ivector.extract_ivectors import ExtractDirOptions, ExtractSpec, merge, parts_to_extract
+from pyasr.ivector.ivector_extractor import EXTRACTOR_FILE
+from pyasr.ivector.online_ivectors import ExtractOptions
 from pyasr.ivector.ubm import UBM_FILE
 
 
@@ -42,7 +42,7 @@ def main(options: ExtractIvectors) -> None:
     with output_of(options, options.out, inputs, check=lambda: check_features(options.data, directory)) as out:
         spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
         with parts_to_extract(spec):
-            run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)
+            run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract_ivectors:extract_shard", spec)
         merge(spec)
 
 

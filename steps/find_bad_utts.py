@@ -12,19 +12,19 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import DataDir
-from pyasr.decode.biased import BiasedSpec, BiasOptions, parts_to_decode
-from pyasr.decode.decode_dir import NETWORK
-from pyasr.decode.search import DecodeOptions
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.tables.datadir import DataDir
+from pyasr.decode.decoding.biased import BiasedSpec, BiasOptions, parts_to_decode
+from pyasr.decode.decoding.decode_dir import NETWORK
+from pyasr.decode.search.beam_search import DecodeOptions
 from pyasr.feats.transforms import transform_files
-from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.graph import GraphOptions
-from pyasr.hmm.input_checks import check_model_input
-from pyasr.lang.lang_dir import LangDir
+from pyasr.hmm.graphs.decoding_graph import GraphOptions
+from pyasr.hmm.model.gmm_dir import input_files
+from pyasr.hmm.model.input_checks import check_model_input
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.score.bad_utts import BadUttOptions, write_report
 
 
@@ -53,7 +53,7 @@ def main(options: FindBadUtts) -> None:
         spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
                           options.decode, options.graph)
         with parts_to_decode(spec):
-            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.biased:decode_shard", spec)
+            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decoding.biased:decode_shard", spec)
         write_report(out, DataDir(options.data).table("text"), set(lang.words.ids), lang.oov_word, num_jobs, options.bad)
 
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import DataDir
-from pyasr.decode.ctm_dir import CtmSpec, join_ctm
-from pyasr.decode.decoded import Decoded
-from pyasr.decode.mbr import MbrOptions
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.tables.datadir import DataDir
+from pyasr.decode.lattice_jobs.ctm_dir import CtmSpec, join_ctm
+from pyasr.decode.lattice_jobs.decoded import Decoded
+from pyasr.decode.lattices.mbr import MbrOptions
 from pyasr.feats.frame_shift import frame_shift_files
-from pyasr.hmm.model import answer_shift_s
-from pyasr.score.decode_dir import PointOptions
+from pyasr.hmm.model.model_file import answer_shift_s
+from pyasr.score.score_dir import PointOptions
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def main(options: GetCtm) -> None:
     with output_of(options, options.out, [*decoded.files(), *times, *options.point.inputs(options.decode_dir)]) as out:
         frame_shift_s = options.frame_shift_s or answer_shift_s(options.data, decoded.model_dir)
         spec = CtmSpec(decoded, out, lm_weight, penalty, options.mbr, frame_shift_s)
-        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=decoded.num_jobs)
+        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.lattice_jobs.ctm_dir:ctm_shard", spec, num_jobs=decoded.num_jobs)
         log.info(f"{join_ctm(out, decoded.num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")
 
 

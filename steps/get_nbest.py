@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, words_file
-from pyasr.decode.nbest_dir import NbestSpec, join_tables, warn_of_single_paths
-from pyasr.score.decode_dir import PointOptions
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.decode.lattice_jobs.lattice_dir import archives, words_file
+from pyasr.decode.lattice_jobs.nbest_dir import NbestSpec, join_tables, warn_of_single_paths
+from pyasr.score.score_dir import PointOptions
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def main(options: GetNbest) -> None:
     with output_of(options, options.out, [options.data / "utt2spk", words, *lattices, *options.point.inputs(options.decode_dir)]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))
         spec = NbestSpec(options.decode_dir, options.data, words, out, num_jobs, options.num_best, lm_weight, penalty)
-        run_jobs(options.jobs, out / "log" / "nbest.JOB.log", "pyasr.decode.nbest_dir:nbest_shard", spec, num_jobs=num_jobs)
+        run_jobs(options.jobs, out / "log" / "nbest.JOB.log", "pyasr.decode.lattice_jobs.nbest_dir:nbest_shard", spec, num_jobs=num_jobs)
         names = join_tables(out, num_jobs)
         warn_of_single_paths(names, spec)
         log.info(f"{len(names)} paths at LM weight {lm_weight}, word insertion penalty {penalty}")

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.hmm.prons import PronsSpec, count_all
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.hmm.align.prons import PronsSpec, count_all
 from pyasr.io.int_vectors import job_archive_files, num_archives
-from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def main(options: GetProns) -> None:
     inputs = [options.data / "text", *LangDir(options.lang).pronunciation_files, ali / "final.mdl", *job_archive_files(ali)]
     with output_of(options, options.out, inputs) as out:
         spec = PronsSpec(options.data, options.lang, ali, out, min(options.jobs.nj, num_files))
-        run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.prons:write_prons", spec, num_jobs=spec.num_jobs)
+        run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.align.prons:write_prons", spec, num_jobs=spec.num_jobs)
         counts = count_all(spec)
         counts.write(out)
         shutil.copyfile(ali / "num_jobs", out / "num_jobs")

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.job_options import JobOptions
-from pyasr.base.left_out import LeftOutOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import DataDir
-from pyasr.decode.ctm_dir import join_ctm
-from pyasr.decode.train_ctm import TrainCtmSpec, check_words
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.tables.datadir import DataDir
+from pyasr.decode.lattice_jobs.ctm_dir import join_ctm
+from pyasr.decode.lattice_jobs.train_ctm import TrainCtmSpec, check_words
 from pyasr.feats.frame_shift import frame_shift_files
-from pyasr.hmm.model import MODEL, answer_shift_s, subsampling_files
+from pyasr.hmm.model.model_file import MODEL, answer_shift_s, subsampling_files
 from pyasr.io.int_vectors import job_archive_files, num_archives
-from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def main(options: GetTrainCtm) -> None:
     inputs = [*tables, *LangDir(options.lang).pronunciation_files, ali / MODEL, *subsampling_files(ali), *job_archive_files(ali)]
     with output_of(options, options.out, inputs) as out:
         spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(data.path, ali), min(options.jobs.nj, num_archives(ali)))
-        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=spec.num_jobs)
+        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.lattice_jobs.train_ctm:write_train_ctm",
+                 spec, num_jobs=spec.num_jobs)
         check_words(spec, options.missing)
         log.info(f"{join_ctm(out, spec.num_jobs)} words")
 

@@ -13,13 +13,13 @@ The new graph cost of a path is the old one, minus the cost of its best path thr
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
-from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, warn_of_same_model, word_tables
-from pyasr.lang.backoff_lm import model_file
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.decode.lattice_jobs.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
+from pyasr.decode.lattice_jobs.rescore_dir import RescoreOptions, RescoreSpec, check_models, warn_of_same_model, word_tables
+from pyasr.lang.grammars.backoff_lm import model_file
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ def main(options: LmRescore) -> None:
         spec = RescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore)
         check_models(spec)
         warn_of_same_model(spec)
-        run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lattice_jobs.rescore_dir:rescore_shard",
+                 spec, num_jobs=num_jobs)
         spec.end()
         keep_words(tables[0], out)
         write_language_model(out, [new])

@@ -13,13 +13,13 @@ The new probability of a word is (1 - weight) p_ngram + weight p_lstm. The n-gra
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
-from pyasr.decode.rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_models, word_tables
-from pyasr.lang.backoff_lm import model_file
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.decode.lattice_jobs.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
+from pyasr.decode.lattice_jobs.rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_models, word_tables
+from pyasr.lang.grammars.backoff_lm import model_file
 from pyasr.nn.files import LM_FILE
 
 
@@ -43,11 +43,12 @@ def main(options: LmRescoreLstm) -> None:
     with output_of(options, options.out, [*tables, old, new, lstm, options.data / "utt2spk", *lattices]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))
         spec = LstmRescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore, lstm)
-        from pyasr.decode.lstm_rescore_dir import check_lstm  # imports torch
+        from pyasr.decode.lattice_jobs.lstm_rescore_dir import check_lstm  # imports torch
 
         check_models(spec)
         check_lstm(spec)
-        run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        run_jobs(options.jobs, out / "log" / "rescore.JOB.log",
+                 "pyasr.decode.lattice_jobs.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
         spec.end()
         keep_words(tables[0], out)
         write_language_model(out, [lstm, new])

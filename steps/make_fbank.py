@@ -12,10 +12,10 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.options import group
-from pyasr.base.step import run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.extract import FeatureStep, make_features
+from pyasr.base.cli.options import group
+from pyasr.base.cli.step import run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.feats.extraction.extract_dir import FeatureStep, make_features
 from pyasr.feats.options import FbankOptions
 
 

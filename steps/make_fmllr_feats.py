@@ -13,20 +13,20 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.left_out import LeftOutOptions
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.base.table_paths import as_named
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import split
-from pyasr.data.parts import parts_of_jobs
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.files.table_paths import as_named
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.parts.job_parts import parts_of_jobs
+from pyasr.data.tables.datadir import split
+from pyasr.feats.extraction.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.fit import check_splicing
 from pyasr.feats.inputs import INPUT_TABLES, input_option_files
 from pyasr.feats.origin import check_origin
-from pyasr.feats.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.transforms import transform_files
-from pyasr.hmm.unadapted import warn_of_unadapted
+from pyasr.hmm.transforms.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def main(options: MakeFmllrFeats) -> None:
         spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress,
                              options.missing)
         with parts_of_jobs(options.data, out, split(options.data, options.jobs.nj), INPUT_TABLES):
-            run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
+            run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.extraction.transformed:transform_shard", spec)
         write_tables(spec)
         warn_of_unadapted(options.data, transform_dir)
 

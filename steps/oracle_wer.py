@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.output import atomic_write
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import DataDir
-from pyasr.decode.lattice_dir import archives, words_file
-from pyasr.decode.oracle_dir import OracleSpec, read_oracle, write_references
-from pyasr.io.text import write_table
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.outputs.output import atomic_write
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.tables.datadir import DataDir
+from pyasr.decode.lattice_jobs.lattice_dir import archives, words_file
+from pyasr.decode.lattice_jobs.oracle_dir import OracleSpec, read_oracle, write_references
+from pyasr.io.text_tables import write_table
 from pyasr.lang.symbols import SymbolTable
 from pyasr.score.filters import TextFilter
-from pyasr.score.tables import per_utterance, wer_line
+from pyasr.score.score_tables import per_utterance, wer_line
 from pyasr.score.wer import score_texts
 
 
@@ -42,7 +42,7 @@ def main(options: OracleWer) -> None:
         num_jobs = min(options.jobs.nj, len(lattices))
         write_references(out, SymbolTable.read(words), data.text, options.filters.words)
         spec = OracleSpec(options.decode_dir, options.data, words, out, num_jobs)
-        run_jobs(options.jobs, out / "log" / "oracle.JOB.log", "pyasr.decode.oracle_dir:oracle_shard", spec, num_jobs=num_jobs)
+        run_jobs(options.jobs, out / "log" / "oracle.JOB.log", "pyasr.decode.lattice_jobs.oracle_dir:oracle_shard", spec, num_jobs=num_jobs)
         hypotheses = read_oracle(out, num_jobs)
         score = score_texts(data.text, hypotheses, options.filters, f"{data.path}/text")
         write_table(out / "hyp.txt", hypotheses)

@@ -15,14 +15,14 @@ Example (40 fMLLR features, 40 log mel energies with first and second derivative
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.base.table_paths import as_named
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.datadir import check_split
-from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, parts_of_streams
-from pyasr.feats.transformed import write_tables
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.files.table_paths import as_named
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.tables.datadir import check_split
+from pyasr.feats.extraction.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, parts_of_streams
+from pyasr.feats.extraction.transformed import write_tables
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def main(options: PasteFeats) -> None:
         (out / "feats").mkdir()
         spec = PasteSpec(options.streams, inputs, options.paste, out, as_named(options.out), options.jobs.nj)
         with parts_of_streams(spec):
-            run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
+            run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.extraction.pasted:paste_shard", spec)
         write_tables(spec)
 
 

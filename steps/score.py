@@ -19,30 +19,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from pyasr.base import durable, log
+from pyasr.base import log
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.option_uses import if_set
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.job_options import JobOptions
-from pyasr.base.option_uses import if_set
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.data.backup import back_up
-from pyasr.data.datadir import DataDir
-from pyasr.data.glm import read_glm
-from pyasr.data.stm import read_stm
-from pyasr.decode.ctm_sweep import CtmSweepSpec, read_ctm_sweep
-from pyasr.decode.decoded import Decoded
-from pyasr.decode.lattice_dir import archives, words_file
-from pyasr.decode.mbr import MbrOptions
-from pyasr.decode.sweep_dir import Point, SweepSpec, read_sweep
+from pyasr.base.files import durable
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.data.checks.backup import back_up
+from pyasr.data.tables.datadir import DataDir
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.data.transcripts.stm import read_stm
+from pyasr.decode.lattice_jobs.ctm_sweep import CtmSweepSpec, read_ctm_sweep
+from pyasr.decode.lattice_jobs.decoded import Decoded
+from pyasr.decode.lattice_jobs.lattice_dir import archives, words_file
+from pyasr.decode.lattice_jobs.sweep_dir import Point, SweepSpec, read_sweep
+from pyasr.decode.lattices.mbr import MbrOptions
 from pyasr.feats.frame_shift import frame_shift_files
-from pyasr.hmm.model import answer_shift_s
-from pyasr.score.decode_dir import SUMMARY, Chosen, Scorer, misfit, read_params, read_summary, score_points, scoring_dir, write_scoring
+from pyasr.hmm.model.model_file import answer_shift_s
 from pyasr.score.filters import SIGNATURE, TextFilter
-from pyasr.score.hub5.ctm import CtmEntry, ctm_entries
+from pyasr.score.hub5.ctm_elements import CtmEntry, ctm_entries
+from pyasr.score.hub5.scored_words import DROPPED, scored_lines
 from pyasr.score.hub5.scorer import StmScorer
-from pyasr.score.hub5.spoken import DROPPED, scored_lines
 from pyasr.score.lm_weights import LmWeights, first_range
+from pyasr.score.score_dir import SUMMARY, Chosen, Scorer, misfit, read_params, read_summary, score_points, scoring_dir, write_scoring
 from pyasr.score.text_scorer import TextScorer
 
 MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
@@ -77,7 +78,7 @@ def penalties(text: str) -> tuple[float, ...]:
 class Texts:
     """Scoring of utterances' words against DATA/text."""
 
-    worker = "pyasr.decode.sweep_dir:sweep_shard"
+    worker = "pyasr.decode.lattice_jobs.sweep_dir:sweep_shard"
 
     def __init__(self, options: ScoreOptions):
         if options.model_dir:
@@ -103,7 +104,7 @@ class Texts:
 class TimedWords:
     """Scoring of words with times against DATA/stm."""
 
-    worker = "pyasr.decode.ctm_sweep:ctm_sweep_shard"
+    worker = "pyasr.decode.lattice_jobs.ctm_sweep:ctm_sweep_shard"
 
     def __init__(self, options: ScoreOptions):
         if options.filters != TextFilter():

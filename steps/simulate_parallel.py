@@ -15,14 +15,14 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.job_options import RunnerOptions
-from pyasr.base.option_uses import never
-from pyasr.base.options import group
-from pyasr.base.step import run_step
-from pyasr.cluster.jobs import run_jobs
-from pyasr.train.steps.dnn import DnnStep, DnnTraining
-from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
-from pyasr.train.training_step import staged
+from pyasr.base.cli.job_options import RunnerOptions
+from pyasr.base.cli.option_uses import never
+from pyasr.base.cli.options import group
+from pyasr.base.cli.step import run_step
+from pyasr.cluster.ranks.jobs import run_jobs
+from pyasr.train.steps.dnn_step import DnnStep, DnnTraining
+from pyasr.train.steps.training_step import staged
+from pyasr.train.steps.virtual_step import SimulationSpec, VirtualOptions
 
 _UNUSED = {"checkpoint_minutes": never("a simulation saves no checkpoints"),
            "stop_at_divergence": never("a simulation goes on while its objective is a number")}  # fmt: skip
@@ -42,7 +42,7 @@ class SimulateParallel(DnnStep):
 def main(options: SimulateParallel) -> None:
     with staged(options) as spec:
         work = SimulationSpec(spec, options.virtual)
-        run_jobs(options.jobs, spec.out / "log" / "train.JOB.log", "pyasr.train.virtual:simulate_job", work, num_jobs=1)
+        run_jobs(options.jobs, spec.out / "log" / "train.JOB.log", "pyasr.train.simulate.virtual_learners:simulate_job", work, num_jobs=1)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.step import run_step
-from pyasr.train.on_ranks import OnRanks
-from pyasr.train.steps.ctc import CtcStep
-from pyasr.train.training_step import train
+from pyasr.base.cli.step import run_step
+from pyasr.train.steps.ctc_step import CtcStep
+from pyasr.train.steps.on_ranks import OnRanks
+from pyasr.train.steps.training_step import train
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.step import run_step
-from pyasr.train.on_ranks import OnRanks
-from pyasr.train.steps.dnn import DnnStep
-from pyasr.train.training_step import train
+from pyasr.base.cli.step import run_step
+from pyasr.train.steps.dnn_step import DnnStep
+from pyasr.train.steps.on_ranks import OnRanks
+from pyasr.train.steps.training_step import train
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.option_uses import unless_set
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_ranks
-from pyasr.data.datadir import check_split
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.option_uses import unless_set
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_ranks
+from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
-from pyasr.hmm.store import MemoryOptions
+from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.ivector.em import EmOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.ivector.features import write_inputs

@@ -11,15 +11,15 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.options import group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_ranks
+from pyasr.base.cli.options import group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.align_report import check_failed
-from pyasr.hmm.model_size import report_gaussians, report_leaves
-from pyasr.hmm.train_gmm import ScheduleOptions
-from pyasr.hmm.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
-from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
+from pyasr.hmm.align.align_report import check_failed
+from pyasr.hmm.training.model_size import report_gaussians, report_leaves
+from pyasr.hmm.training.train_gmm import ScheduleOptions
+from pyasr.hmm.training.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
+from pyasr.hmm.training.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def main(options: TrainLdaMllt) -> None:
     with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing", "store"),
                    check=options.check_inputs) as out:
         spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.training.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
         report_leaves(out, options.tree)
         report_gaussians(out, options.schedule)

@@ -12,22 +12,22 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.left_out import LeftOutOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_ranks
-from pyasr.data.datadir import check_split
+from pyasr.base.cli.job_options import JobOptions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.cluster.ranks.jobs import run_ranks
+from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.align_report import MOST_MISSING, check_failed
-from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.gmm_update import GmmUpdateOptions
-from pyasr.hmm.model_size import report_gaussians
-from pyasr.hmm.store import MemoryOptions
-from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
-from pyasr.hmm.train_mono import MonoSpec
-from pyasr.hmm.transcripts import check_transcripts
-from pyasr.hmm.viterbi import AlignOptions
+from pyasr.hmm.align.align_report import MOST_MISSING, check_failed
+from pyasr.hmm.align.viterbi import AlignOptions
+from pyasr.hmm.graphs.transcript_ids import check_transcripts
+from pyasr.hmm.model.gmm_dir import input_files
+from pyasr.hmm.model.gmm_update import GmmUpdateOptions
+from pyasr.hmm.shards.shard_store import MemoryOptions
+from pyasr.hmm.training.model_size import report_gaussians
+from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_mono import MonoSpec
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def main(options: TrainMono) -> None:
                    check=lambda: check_transcripts(options.data, options.lang)) as out:
         train = TrainOptions(options.schedule, options.align, options.update, options.missing, options.store)
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.training.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
         report_gaussians(out, options.schedule)
 

@@ -18,11 +18,11 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.step import run_step
-from pyasr.decode.lattice_dir import archives
-from pyasr.train.on_ranks import OnRanks
-from pyasr.train.steps.smbr import SmbrStep
-from pyasr.train.training_step import train
+from pyasr.base.cli.step import run_step
+from pyasr.decode.lattice_jobs.lattice_dir import archives
+from pyasr.train.steps.on_ranks import OnRanks
+from pyasr.train.steps.smbr_step import SmbrStep
+from pyasr.train.steps.training_step import train
 
 
 @dataclass(frozen=True)

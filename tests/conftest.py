@@ -17,7 +17,7 @@ ORDER = ("recipe", "training", "grid", "slurm", "swbd", "fisher_swbd", "fisher",
 # Files of few tests that take long. They come next, so that no process has only one of them left in the end.
 LONG = ("test_lost_ranks.py", "test_train_dnn.py", "test_environment.py", "test_faults.py", "test_batch.py", "test_any_length.py",
         "test_published_trainings.py", "test_comm.py", "test_kernels.py", "test_kaldi_networks.py")  # fmt: skip
-HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
+HELPERS = [path for path in sorted((ROOT / "tests").rglob("*/")) if not {"__pycache__", "fixtures"} & set(path.parts)]
 for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
     if str(path) not in sys.path:
         sys.path.append(str(path))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from pyasr.parallel.mixing.register import option_kinds
 from pyasr.parallel.strategies import MixingOptions, mixing_options
-from pyasr.parallel.strategies.register import option_kinds
 
 
 def names_of(kind: type) -> set[str]:

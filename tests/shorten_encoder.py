@@ -4,7 +4,7 @@
     content = shortened_sphere(samples, channels=1, rate=16000, coding="pcm")       # int16
     content = shortened_sphere(samples, channels=2, coding="ulaw")                  # int16, made mu-law first
 
-Written independently of the decoder in pyasr.data.shorten, with numpy: all numbers of a stream are arrays of values and widths in bits.
+Written independently of the decoder in pyasr.data.audio.shorten, with numpy: all numbers of a stream are arrays of values and widths in bits.
 """
 
 from __future__ import annotations

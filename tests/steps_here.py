@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
-from pyasr.base import log, options
+from pyasr.base import log
+from pyasr.base.cli import options
 from pyasr.base.errors import UpToDate
-from pyasr.base.job import resolve
+from pyasr.base.jobs.job import resolve
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,7 +28,7 @@ def run_here(step: str, *words, folder: str = "steps", threads: bool = False) ->
     if threads:
         module.run_ranks = _run_ranks
     log.setup(step)
-    with patch("pyasr.train.on_ranks.run_ranks", _run_ranks) if threads else nullcontext():
+    with patch("pyasr.train.steps.on_ranks.run_ranks", _run_ranks) if threads else nullcontext():
         try:
             module.main(options.parse(cls, [str(word) for word in words], module.__doc__, {})[0])
         except UpToDate as note:
@@ -44,7 +45,7 @@ def step_of(step: str, folder: str = "steps") -> tuple[ModuleType, type]:
 
 
 def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None, told=None) -> None:
-    from pyasr.parallel.threads import run_threads
+    from pyasr.parallel.communication.rank_threads import run_threads
 
     run_threads(num_ranks, lambda comm: resolve(function)(spec, comm))
 

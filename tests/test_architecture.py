@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from steps_here import step_of
 
-from pyasr.base.options import defaults
+from pyasr.base.cli.options import defaults
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES = 60, 500, 140, 25
@@ -58,9 +58,9 @@ def test_the_library_imports_no_scripts():
 
 
 @pytest.mark.parametrize("library, homes", [
-    ("mpi4py", {"pyasr/parallel/comm.py"}),
+    ("mpi4py", {"pyasr/parallel/communication/comm.py"}),
     ("kaldiio", {"pyasr/io"}),
-    ("sentencepiece", {"pyasr/lang/subwords.py"}),
+    ("sentencepiece", {"pyasr/lang/lang_dirs/subwords.py"}),
     ("triton", {"pyasr/tensor"}),
 ])
 def test_libraries_with_one_home(library, homes):
@@ -78,7 +78,7 @@ def test_oracles_are_for_tests_only():
 
 def test_starting_jobs_is_quick():
     """run.pl and the check of a command line must not wait for torch, numpy or numba."""
-    code = "import sys, pyasr.cluster.local, pyasr.cluster.jobs, pyasr.base.step; print([m for m in ('torch', 'numpy', 'numba') if m in sys.modules])"
+    code = "import sys, pyasr.cluster.runner.local_runner, pyasr.cluster.ranks.jobs, pyasr.base.cli.step; print([m for m in ('torch', 'numpy', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
 

@@ -16,7 +16,7 @@ from trees import make_data_dir
 from pyasr.base.errors import UserError
 from pyasr.io.ark import read_scp
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
-from pyasr.io.text import read_table, write_table
+from pyasr.io.text_tables import read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 MFCC = ("make_mfcc.py", "--nj", 1, "--sample-frequency", 8000, "--use-energy", "false")
@@ -266,7 +266,7 @@ def test_what_is_known_beforehand_is_not_found_by_ranks(program, flags, sentence
 
 
 def test_mpiexec_missing(trained, tmp_path):
-    """tests/parallel/test_rank.py has the sentence for an environment that never had one."""
+    """tests/parallel/ranks/test_rank.py has the sentence for an environment that never had one."""
     sentence = "PYASR_MPIEXEC=/nowhere/mpiexec: no such program; name an mpiexec by its absolute path, or unset the variable"
     command = ("train_mono.py", trained / "data", trained / "lang", tmp_path / "mono")
     said = assert_refused(tmp_path, sentence, *command, PYASR_MPIEXEC="/nowhere/mpiexec")

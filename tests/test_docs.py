@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyasr.base import options as opt, step
+from pyasr.base.cli import options as opt, step
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = ROOT / "egs/amazon_queen/s5"

@@ -12,9 +12,9 @@ from startup import Run, start_all
 from steps_here import run_here
 
 from pyasr.base.errors import UpToDate
-from pyasr.base.output import stage_output
+from pyasr.base.outputs.output import stage_output
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm_dir import LANG_FILES, TREE_FILES
+from pyasr.hmm.model.gmm_dir import LANG_FILES, TREE_FILES
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = [path for folder in ("steps", "utils") for path in sorted((ROOT / folder).glob("*.py"))]
@@ -105,7 +105,7 @@ def repeated(tmp_path_factory) -> dict[str, Run]:
         folder = "steps" if (ROOT / "steps" / step).exists() else "utils"
         words = [path / word if (path / str(word)).exists() else word for word in words]
         commands[case] = [ROOT / folder / step, *words, path / f"out{number}"]
-        with patch("pyasr.base.step.stage_output", made_without_work):
+        with patch("pyasr.base.cli.step.stage_output", made_without_work):
             run_here(step, *commands[case][1:], folder=folder)
     return dict(zip(commands, start_all(list(commands.values()))))
 
@@ -119,9 +119,9 @@ def test_outputs_that_are_up_to_date_are_quickly_found(case, repeated):
 
 SCHEMES = """
 import sys
-from pyasr.base.options import parse
+from pyasr.base.cli.options import parse
 from pyasr.parallel.strategies import check_ranks, strategy_names
-from pyasr.train.steps.dnn import DnnTraining
+from pyasr.train.steps.dnn_step import DnnTraining
 for name in strategy_names():
     check_ranks(parse(DnnTraining, ["--parallel", name])[0].mixing, 4)
 print(len(strategy_names()), "torch" in sys.modules)

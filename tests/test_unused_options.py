@@ -3,10 +3,10 @@
 import pytest
 from steps_here import step_of
 
+from pyasr.base.cli.option_flags import flags_of, positionals_of
+from pyasr.base.cli.option_uses import told
+from pyasr.base.cli.options import parse
 from pyasr.base.errors import UserError
-from pyasr.base.option_flags import flags_of, positionals_of
-from pyasr.base.option_uses import told
-from pyasr.base.options import parse
 
 
 def flag(option):

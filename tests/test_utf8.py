@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lattices import choice, make_decode_dir
 
-from pyasr.io.text import read_lines, read_table, write_table
+from pyasr.io.text_tables import read_lines, read_table, write_table
 
 ROOT = Path(__file__).parents[1]
 WORD = "naïveté"

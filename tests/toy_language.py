@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.lexicon import Lexicon
-from pyasr.lang.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon
 
 
 def write_toy_lang(out: Path, seed: int = 0, num_words: int = 40, num_phones: int = 6, **options) -> Path:

@@ -10,9 +10,9 @@ Writes  a line for each requirement to standard output: OK, or MISSING with how 
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.step import run_step
 from pyasr.cluster.installation import all_checks, report
 
 

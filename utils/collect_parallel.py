@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.report.claims import read_claims
-from pyasr.report.experiments import Experiments, kept_cells, read_planned
-from pyasr.report.parallel import page, pictures
+from pyasr.base.outputs.output import atomic_write
+from pyasr.report.comparison.claims import read_claims
+from pyasr.report.comparison.comparison_page import page, pictures
+from pyasr.report.comparison.experiments import Experiments, kept_cells, read_planned
 
 _MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_parallel\.py`"
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.report.beside_published import published_table, read_published
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import check_replaceable, run_step
+from pyasr.base.outputs.output import atomic_write
+from pyasr.report.comparison.beside_published import published_table, read_published
+from pyasr.report.comparison.seed_runs import read_seed_runs, seed_runs, together, write_seed_runs
 from pyasr.report.results import results_page, tables
-from pyasr.report.seed_runs import read_seed_runs, seed_runs, together, write_seed_runs
 from pyasr.report.systems import find_systems
 
 _MARK = r"# Results\n\nWritten by `utils/collect_results\.py`"

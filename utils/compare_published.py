@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument
-from pyasr.base.output import atomic_write
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.report.published_experiment import num_missing, page, read_experiment
+from pyasr.base.cli.options import argument
+from pyasr.base.cli.step import check_replaceable, run_step
+from pyasr.base.outputs.output import atomic_write
+from pyasr.report.comparison.published_experiment import num_missing, page, read_experiment
 
 _MARK = r"# [^\n]*\n\nWritten by `utils/compare_published\.py`"
 

@@ -14,9 +14,9 @@ words and sentence ends.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, group
-from pyasr.base.step import run_step
-from pyasr.lang.train_lm import TextOptions, arpa_file, tell_perplexities
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import run_step
+from pyasr.lang.ngrams.train_lm import TextOptions, arpa_file, tell_perplexities
 
 
 @dataclass(frozen=True)

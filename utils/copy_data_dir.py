@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.datadir import DataDir
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.data.parts import subsets
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.dict_dir import read_dict_dir
-from pyasr.lang.pron_counts import BIGRAM_COUNTS, PRON_COUNTS, SILENCE_COUNTS, read_pron_counts
-from pyasr.lang.pron_probs import PronProbOptions, add_probabilities, summary
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
+from pyasr.lang.lexicons.pron_counts import BIGRAM_COUNTS, PRON_COUNTS, SILENCE_COUNTS, read_pron_counts
+from pyasr.lang.lexicons.pron_probs import PronProbOptions, add_probabilities, summary
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
-from pyasr.export.kinds import FORMS
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.export.export_formats import FORMS
 
 
 @dataclass(frozen=True)

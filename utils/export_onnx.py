@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
-from pyasr.base.options import argument, option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.export.kinds import UNITS
+from pyasr.base.outputs.output import atomic_write
+from pyasr.export.export_formats import UNITS
 from pyasr.feats.origin import check_origin, kept_origins, made_of_features, origins_of
 
 _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five letters

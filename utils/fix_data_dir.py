@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
-from pyasr.data.repair import fix
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
+from pyasr.data.checks.repair import fix
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.errors import UserError, printable
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
-from pyasr.data.datadir import DataDir
+from pyasr.data.tables.datadir import DataDir
 from pyasr.intake.lhotse import read_cuts, read_manifests, save_data_dir
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
-from pyasr.report.kept_runs import keep
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
+from pyasr.report.comparison.kept_runs import keep
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.ctc_graph import make_tlg
+from pyasr.base.cli.options import argument
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.grammars.ctc_graph import make_tlg
 
 
 @dataclass(frozen=True)

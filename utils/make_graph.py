@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.hmm.graph import GraphOptions, make_hclg
-from pyasr.hmm.model import read_transitions
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.hmm.graphs.decoding_graph import GraphOptions, make_hclg
+from pyasr.hmm.model.model_file import read_transitions
 from pyasr.sequence.chain import chain_topology
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, group
-from pyasr.base.step import run_step
-from pyasr.cluster.local import num_cores
+from pyasr.cluster.runner.local_runner import num_cores
 from pyasr.intake.own.findings import choices, findings
 from pyasr.intake.own.preparing import CorpusOptions, prepare
 from pyasr.intake.own.recipe import check_folder, recipe_files, write_recipe

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.recognition.packed_inputs import DecodedSystem
 from pyasr.recognition.packing import pack
-from pyasr.recognition.provenance import DecodedSystem
 from pyasr.recognition.system import System
-from pyasr.score.decode_dir import PointOptions
+from pyasr.score.score_dir import PointOptions
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.datadir import DataDir
-from pyasr.data.perturb import Perturbation, perturbed
-from pyasr.data.side_files import carry
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.data.augmentation.perturb import Perturbation, perturbed
+from pyasr.data.parts import subsets
+from pyasr.data.parts.side_files import carry
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyasr
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
-from pyasr.report.plan.calls import read_record
-from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.estimate import make_plan
+from pyasr.report.plan.planned_calls import read_record
+from pyasr.report.plan.planned_data import Corpus
 from pyasr.report.plan.rates import read_rates
 from pyasr.report.plan.room import lacks
 from pyasr.report.plan.told import page

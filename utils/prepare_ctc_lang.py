@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.subword_lang import spell, write_subword_lang
-from pyasr.lang.subwords import MODEL, Subwords
-from pyasr.lang.vocabulary import read_vocabulary
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.lang_dirs.subword_lang import spell, write_subword_lang
+from pyasr.lang.lang_dirs.subwords import MODEL, Subwords
+from pyasr.lang.ngrams.vocabulary import read_vocabulary
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.prepare_dict import DictOptions, GuessingOptions, dictionary_path, write_dict
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.pronouncing.prepare_dict import DictOptions, GuessingOptions, dictionary_path, write_dict
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.dict_dir import read_dict_dir
-from pyasr.lang.prepare_lang import LangOptions, write_lang
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
 
 
 @dataclass(frozen=True)

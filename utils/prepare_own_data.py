@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import make_part, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, group
-from pyasr.base.step import make_part, run_step
-from pyasr.data.datadir import write_data_dir
-from pyasr.intake.own.corpus import PARTS
+from pyasr.data.tables.datadir import write_data_dir
 from pyasr.intake.own.findings import findings
+from pyasr.intake.own.own_corpus import PARTS
 from pyasr.intake.own.preparing import CorpusOptions, prepare, tables_of, write_listing
 
 

@@ -11,10 +11,10 @@ Writes  OUT/lm.arpa.gz
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.lang.ngrams.prune import PruneOptions, check_prune_options, prune_lm
-from pyasr.lang.train_lm import arpa_file, check_lm_dir
+from pyasr.lang.ngrams.train_lm import arpa_file, check_lm_dir
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pyasr.cluster.front_end import batch_main  # noqa: E402
-from pyasr.cluster.grid_engine import GridEngine  # noqa: E402
+from pyasr.cluster.runner_main import batch_main  # noqa: E402
+from pyasr.cluster.schedulers.grid_engine import GridEngine  # noqa: E402
 
 batch_main(__doc__, GridEngine())

@@ -56,7 +56,7 @@ recipe_told=""
 # Sets recipe variables to the values given on the command line; --help lists them.
 parse_recipe_options() {
   local assignments
-  assignments=$(PYTHONPATH=$recipe_root "$recipe_python" -m pyasr.base.recipe_options "./$recipe_name" "${PYASR_START_DIR:-$PWD}" "$@") || {
+  assignments=$(PYTHONPATH=$recipe_root "$recipe_python" -m pyasr.base.cli.recipe_options "./$recipe_name" "${PYASR_START_DIR:-$PWD}" "$@") || {
     trap - EXIT
     exit 1
   }

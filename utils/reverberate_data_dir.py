@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.augment import AugmentOptions, augmented
-from pyasr.data.datadir import DataDir
-from pyasr.data.recording_prints import recording_prints
-from pyasr.data.side_files import carry
-from pyasr.data.sound_lists import list_file
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.data.augmentation.augment import AugmentOptions, augmented
+from pyasr.data.augmentation.sound_lists import list_file
+from pyasr.data.checks.recording_prints import recording_prints
+from pyasr.data.parts import subsets
+from pyasr.data.parts.side_files import carry
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pyasr.cluster.front_end import local_main  # noqa: E402
+from pyasr.cluster.runner_main import local_main  # noqa: E402
 
 local_main(__doc__)

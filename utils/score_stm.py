@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.data.glm import read_glm
-from pyasr.data.stm import read_stm
-from pyasr.score.hub5.ctm import ctm_entries, read_entries
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import check_replaceable, run_step
+from pyasr.base.outputs.output import atomic_write
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.data.transcripts.stm import read_stm
+from pyasr.score.hub5.ctm_elements import ctm_entries, read_entries
+from pyasr.score.hub5.scored_words import DROPPED, scored_lines
 from pyasr.score.hub5.scorer import StmScorer
-from pyasr.score.hub5.spoken import DROPPED, scored_lines
-from pyasr.score.tables import counts_table, per_speaker, wer_line
+from pyasr.score.score_tables import counts_table, per_speaker, wer_line
 
 _PER_UTT = r"\S+ ref\b"
 

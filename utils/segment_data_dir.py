@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.audio import ONLY
-from pyasr.data.channels import named_channels
-from pyasr.data.datadir import DataDir
-from pyasr.data.recording_prints import recording_prints
-from pyasr.data.side_files import carry
-from pyasr.data.subsegments import subsegmented
-from pyasr.data.vad import VadOptions, segments_of
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.data.audio.audio_reading import ONLY
+from pyasr.data.audio.channels import named_channels
+from pyasr.data.augmentation.vad import VadOptions, segments_of
+from pyasr.data.checks.recording_prints import recording_prints
+from pyasr.data.parts import subsets
+from pyasr.data.parts.side_files import carry
+from pyasr.data.parts.subsegments import subsegmented
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

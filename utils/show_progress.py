@@ -19,19 +19,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.aside import STARTED, is_aside
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import DONE, read_done
-from pyasr.base.options import argument, option
-from pyasr.base.output import atomic_write
-from pyasr.base.run_times import Run, changed, is_held, last_change, last_run
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.cluster.group_progress import lasting
-from pyasr.cluster.status import failures, read_status
+from pyasr.base.outputs.displaced_files import STARTED, is_aside
+from pyasr.base.outputs.fingerprint import DONE, read_done
+from pyasr.base.outputs.output import atomic_write
+from pyasr.base.outputs.run_times import Run, changed, is_held, last_change, last_run
+from pyasr.cluster.runner.group_progress import lasting
+from pyasr.cluster.runner.status import failures, read_status
 from pyasr.report.curves import picture, spark_lines
 from pyasr.report.svg import COLOURS
-from pyasr.train.progress import METRICS_FILE
-from pyasr.train.progress_bar import bar, last_interval, whole_lines
+from pyasr.train.job.progress import METRICS_FILE
+from pyasr.train.job.progress_bar import bar, last_interval, whole_lines
 
 _MARK = r'<svg xmlns="[^"]*" viewBox="[^"]*">\n<svg y="0" '
 _MOST_DRAWN = 2 * len(COLOURS)

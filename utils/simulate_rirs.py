@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.base.table_paths import as_named
-from pyasr.data.random_rooms import RIR_LIST, RoomOptions, write_responses
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.files.table_paths import as_named
+from pyasr.data.augmentation.random_rooms import RIR_LIST, RoomOptions, write_responses
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ Writes  a table to standard output; with --draw a figure (SVG; an existing file 
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import check_replaceable, run_step
-from pyasr.parallel.topology_page import choose, picture, table
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import check_replaceable, run_step
+from pyasr.base.outputs.output import atomic_write
+from pyasr.parallel.topology.topology_page import choose, picture, table
 
 _MARK = r'<svg xmlns="[^"]*" viewBox="[^"]*" width="\d+" font-family="sans-serif" font-size="12" text-anchor="middle">\n<rect '
 

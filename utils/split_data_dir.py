@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.datadir import DataDir, split
-from pyasr.data.parts import write_parts
+from pyasr.data.parts import subsets
+from pyasr.data.parts.job_parts import write_parts
+from pyasr.data.tables.datadir import DataDir, split
 
 
 @dataclass(frozen=True)

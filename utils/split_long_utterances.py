@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.ctm import read_ctm
-from pyasr.data.datadir import DataDir
-from pyasr.data.recording_prints import recording_prints
-from pyasr.data.side_files import carry
-from pyasr.data.subsegments import subsegmented
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.data.checks.recording_prints import recording_prints
+from pyasr.data.parts import subsets
+from pyasr.data.parts.side_files import carry
+from pyasr.data.parts.subsegments import subsegmented
+from pyasr.data.tables.datadir import DataDir
+from pyasr.data.transcripts.ctm import read_ctm
 from pyasr.score.split_utterances import SplitOptions, split_utterances
 
 

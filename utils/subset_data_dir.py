@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.option_uses import any_of, if_set
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import any_of, if_set
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
-from pyasr.data import subsets
-from pyasr.data.datadir import DataDir
-from pyasr.data.side_files import carry
+from pyasr.data.parts import subsets
+from pyasr.data.parts.side_files import carry
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pyasr.base.standard_streams import open_standard_streams  # noqa: E402
 from pyasr.base.system_errors import as_user_error  # noqa: E402
-from pyasr.cluster.processes import supervise  # noqa: E402
+from pyasr.cluster.runner.processes import supervise  # noqa: E402
 
 open_standard_streams()
 if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):

@@ -10,9 +10,9 @@ Writes  LM_DIR/lm.arpa.gz, with --eval-text also LM_DIR/perplexity.txt
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.train_lm import NgramOptions, make_lm
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.ngrams.train_lm import NgramOptions, make_lm
 
 
 @dataclass(frozen=True)

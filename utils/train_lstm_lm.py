@@ -13,10 +13,10 @@ estimates the best interpolation weight of the two on HELDOUT_TEXT. An interrupt
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of, run_step
-from pyasr.train.checkpoint_index import DIRECTORY, INDEX, remove_checkpoints
-from pyasr.train.steps.lstm_lm import LstmLmOptions
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.train.job.checkpoint_index import DIRECTORY, INDEX, remove_checkpoints
+from pyasr.train.steps.lstm_lm_step import LstmLmOptions
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TrainLstmLm:
 def main(options: TrainLstmLm) -> None:
     texts, ngrams = [options.text, options.heldout_text], [options.ngram] if options.ngram else []
     with output_of(options, options.lm_dir, [*texts, options.lexicon, *ngrams], resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
-        from pyasr.train.lstm_lm import make_lstm_lm  # imports torch
+        from pyasr.train.objectives.lstm_lm_training import make_lstm_lm  # imports torch
 
         make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
         remove_checkpoints(out / DIRECTORY)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
-from pyasr.lang.subwords import SubwordOptions, subwords_of_data
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import output_of, run_step
+from pyasr.lang.lang_dirs.subwords import SubwordOptions, subwords_of_data
 
 
 @dataclass(frozen=True)

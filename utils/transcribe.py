@@ -29,18 +29,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
-from pyasr.base.option_uses import any_of, if_is, if_set, unless_set
-from pyasr.base.options import argument, group, option
-from pyasr.base.output import atomic_write, disk_error
-from pyasr.base.step import is_forced, run_step
-from pyasr.base.written_files import WrittenFiles
-from pyasr.decode.endpoint import EndpointOptions
-from pyasr.decode.mbr import MbrOptions
+from pyasr.base.cli.option_uses import any_of, if_is, if_set, unless_set
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.outputs.output import atomic_write, disk_error
+from pyasr.base.cli.step import is_forced, run_step
+from pyasr.base.outputs.written_files import WrittenFiles
+from pyasr.decode.search.endpoint import EndpointOptions
+from pyasr.decode.lattices.mbr import MbrOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
-from pyasr.recognition.recordings import (
+from pyasr.recognition.recording_input import (
     CHANNELS, EACH, MIX, Recording, as_a_whole, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings,
 )  # fmt: skip
 from pyasr.recognition.stream import check_streams

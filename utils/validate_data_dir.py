@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
-from pyasr.data.datadir import DataDir
-from pyasr.data.validation import validate
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

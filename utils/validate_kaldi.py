@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, group
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError, printable
-from pyasr.base.options import argument, group
-from pyasr.base.step import run_step
-from pyasr.intake.kaldi_dirs import CheckOptions, check_directories
+from pyasr.intake.kaldi_dir_checks import CheckOptions, check_directories
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument
+from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument
-from pyasr.base.step import run_step
-from pyasr.lang.check_lang import find_problems
+from pyasr.lang.lang_dirs.check_lang import find_problems
 
 
 @dataclass(frozen=True)

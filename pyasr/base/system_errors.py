@@ -74,7 +74,7 @@ class SystemRefusal(UserError):
 def disk_error(error: OSError, path: Path | str | None = None) -> Exception:
     """A UserError for an OSError. `path` is named where the error names no file.
 
-    A BrokenPipeError is returned unchanged: a reader that ends early is not an error (`pyasr.base.step`).
+    A BrokenPipeError is returned unchanged: a reader that ends early is not an error (`pyasr.base.cli.step`).
     """
     return error if isinstance(error, BrokenPipeError) else _refusal(error, path)
 
@@ -148,7 +148,7 @@ def _number_in(text: str) -> int | None:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost function of pyasr in which an error without a file name was raised, as `pyasr/io/text.py:read_lines`."""
+    """The innermost function of pyasr in which an error without a file name was raised, as `pyasr/io/text_tables.py:read_lines`."""
     place, trace = "the system", error.__traceback__
     while trace:
         code = trace.tb_frame.f_code

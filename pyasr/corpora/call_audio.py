@@ -7,14 +7,14 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.files.table_paths import as_named
 from pyasr.base.system_errors import SystemRefusal
-from pyasr.base.table_paths import as_named
 from pyasr.corpora.conversations import CHANNELS, LeftOut, Utterance
-from pyasr.data.audio import audio_head
-from pyasr.data.audio_lengths import seconds_of
-from pyasr.data.datadir import Segment
-from pyasr.data.fit_segments import why_not
-from pyasr.io.text import write_table
+from pyasr.data.audio.audio_lengths import seconds_of
+from pyasr.data.audio.audio_reading import audio_head
+from pyasr.data.tables.datadir import Segment
+from pyasr.data.tables.fit_segments import why_not
+from pyasr.io.text_tables import write_table
 
 
 def write_audio_list(data: Path, name: str, audio: Mapping[str, Path]) -> Path:
@@ -47,7 +47,7 @@ def _seconds_of_sides(path: Path) -> float:
 
 
 def within_audio(utterances: list[Utterance], seconds: Mapping[str, float], left: LeftOut) -> list[Utterance]:
-    """The utterances that can be cut from the audio of their calls (`pyasr.data.fit_segments`), in their order."""
+    """The utterances that can be cut from the audio of their calls (`pyasr.data.tables.fit_segments`), in their order."""
     durations, kept = {one.side: seconds[one.call] for one in utterances if one.call in seconds}, []
     for one in utterances:
         if one.side not in durations:

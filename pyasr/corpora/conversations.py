@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.table_paths import as_named
+from pyasr.base.files.table_paths import as_named
 
 CHANNELS = ("A", "B")
 _NUM_NAMED = 5

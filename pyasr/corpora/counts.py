@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.data.datadir import DataDir
+from pyasr.data.tables.datadir import DataDir
 
 _LABELS = {"longest": "longest utterance, s"}  # quantities whose names do not include the unit
 

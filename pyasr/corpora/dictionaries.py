@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of
 from pyasr.corpora.discs import places_in
 from pyasr.corpora.switchboard.transcripts import find_transcripts
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.lexicon import Lexicon
-from pyasr.lang.vocabulary import read_sentences
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon
+from pyasr.lang.ngrams.vocabulary import read_sentences
 
 MISSING_FILE = "missing_words.txt"
 

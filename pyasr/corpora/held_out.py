@@ -2,7 +2,7 @@
 
     sw02001 A sw02001-A 0.98 11.56  (um) yeah i (wen-) to i b m
 
-Noises are removed, hesitations and fragments are optional, acronyms are spelled as letters (`pyasr.data.spoken`).
+Noises are removed, hesitations and fragments are optional, acronyms are spelled as letters (`pyasr.data.transcripts.spoken`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import adopt, atomic_write
-from pyasr.data.ctm import Recordings
-from pyasr.data.datadir import DataDir
-from pyasr.data.glm import read_glm
-from pyasr.data.spoken import is_optional, is_unscored, letters_of
-from pyasr.data.stm import Segment
+from pyasr.base.outputs.output import adopt, atomic_write
+from pyasr.data.tables.datadir import DataDir
+from pyasr.data.transcripts.ctm import Recordings
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.data.transcripts.spoken import is_optional, is_unscored, letters_of
+from pyasr.data.transcripts.stm import Segment
 from pyasr.io.content import read_content
 
 

@@ -6,14 +6,14 @@ import shutil
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.export.nnet1 import write_nnet1
 from pyasr.export.nnet3 import write_nnet3
 from pyasr.export.source import read_source
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.kaldi_options import CMVN_FILE, DELTA_FILE, kaldi_option_lines
-from pyasr.hmm.model import MODEL, read_transitions, write_subsampling
-from pyasr.nn.acoustic import AcousticModel
+from pyasr.hmm.model.model_file import MODEL, read_transitions, write_subsampling
+from pyasr.nn.networks.acoustic import AcousticModel
 
 
 def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.export.parts import Affine, Norms, Part, Scale, Shift, Splice, Unit, input_parts, network_parts
+from pyasr.export.network_parts import Affine, Norms, Part, Scale, Shift, Splice, Unit, input_parts, network_parts
 from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.nn.acoustic import AcousticModel
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.nn.networks.acoustic import AcousticModel
 
 NETWORK_FILE, TRANSFORM_FILE, COUNTS_FILE = "final.nnet", "final.feature_transform", "ali_train_pdf.counts"
 _NUM_FRAMES = 1e6  # sum of the counts

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.export.parts import Affine, Bypass, Norms, Part, Scale, Shift, Splice, Unit, delta_parts, input_parts, network_parts
+from pyasr.export.network_parts import Affine, Bypass, Norms, Part, Scale, Shift, Splice, Unit, delta_parts, input_parts, network_parts
 from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.nn.acoustic import AcousticModel
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.nn.networks.acoustic import AcousticModel
 
 _UNITS = {"relu": "RectifiedLinear", "sigmoid": "Sigmoid", "tanh": "Tanh", "log-softmax": "LogSoftmax"}
 _LEARNING_RATE = 0.001  # for further training by Kaldi

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pyasr.export.onnx_graph import Graph
 from pyasr.export.onnx_ops import reshape, size
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.networks.layered import LayeredNetwork
 
 
 class Chunks:

@@ -16,10 +16,10 @@ from pyasr.export.onnx_lstm import add_lstm
 from pyasr.export.onnx_ops import ALL, affine, reshape, shifted, side_by_side, size, slice_frames
 from pyasr.export.values import array
 from pyasr.nn.dropout import Dropout
-from pyasr.nn.layer_kinds import Stack
-from pyasr.nn.layers import FLOOR, GREATEST_LOG_RATIO, Normalize, PNorm, SumGroup
-from pyasr.nn.sequence_layers import Convolution, Crop, Delay, Recurrent, Splice, WindowRecurrent
-from pyasr.nn.tdnnf import FactorisedTdnn
+from pyasr.nn.layers.nnet2_layers import FLOOR, GREATEST_LOG_RATIO, Normalize, PNorm, SumGroup
+from pyasr.nn.layers.sequence_layers import Convolution, Crop, Delay, Recurrent, Splice, WindowRecurrent
+from pyasr.nn.layers.tdnnf import FactorisedTdnn
+from pyasr.nn.networks.layer_kinds import Stack
 
 
 @singledispatch

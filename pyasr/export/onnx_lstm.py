@@ -1,4 +1,4 @@
-"""The LSTM of `pyasr.nn.lstm` as ONNX operators.
+"""The LSTM of `pyasr.nn.layers.lstm` as ONNX operators.
 
 ONNX's own LSTM supports neither projections nor clipped cells nor delays, so the loop over time is a Scan, whose body contains the
 equations (1) to (4) of one frame.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyasr.export.onnx_graph import Graph
 from pyasr.export.onnx_ops import affine, missing, reshape, reversed_frames, size, sizes_of
 from pyasr.export.values import array
-from pyasr.nn.lstm import Lstm
+from pyasr.nn.layers.lstm import Lstm
 
 
 def add_lstm(lstm: Lstm, graph: Graph, x: str) -> str:

@@ -31,9 +31,9 @@ from pyasr.export.source import feature_dim
 from pyasr.export.values import array
 from pyasr.feats.deltas import DELTA_WINDOW, delta_matrix
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.acoustic import AcousticModel
-from pyasr.nn.feed_forward import FeedForward
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.networks.acoustic import AcousticModel
+from pyasr.nn.networks.feed_forward import FeedForward
+from pyasr.nn.networks.layered import LayeredNetwork
 
 FEATURES, SCORES = "features", "log_likelihoods"
 _DOC = "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's decoders; see pyasr's docs/export.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import MATRIX_FILE
-from pyasr.nn.acoustic import AcousticModel, load_scorer
+from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 
 
 def read_source(model_dir: Path) -> tuple[AcousticModel, InputOptions]:

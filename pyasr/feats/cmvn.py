@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyasr.base.option_uses import if_is, unless_set
-from pyasr.base.options import option
+from pyasr.base.cli.option_uses import if_is, unless_set
+from pyasr.base.cli.options import option
 
 VARIANCE_FLOOR = 1e-20
 SLIDING_VARIANCE_FLOOR = 1e-10

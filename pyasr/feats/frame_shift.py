@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.feats.origin import audio_options, kept_origins, origins_of
-from pyasr.io.text import read_lines
+from pyasr.io.text_tables import read_lines
 
 FRAME_SHIFT_S = 0.01
 _FILE = "frame_shift"

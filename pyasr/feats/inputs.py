@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base import options
+from pyasr.base.cli import options
+from pyasr.base.cli.option_uses import unless_is, unless_set
+from pyasr.base.cli.option_values import check
+from pyasr.base.cli.options import group, option
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import unless_is, unless_set
-from pyasr.base.option_values import check
-from pyasr.base.options import group, option
-from pyasr.data.parts import Part
+from pyasr.data.parts.job_parts import Part
 from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
@@ -29,7 +29,7 @@ from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, re
 from pyasr.io.ark import ArkReader, scp_table
 from pyasr.io.keys import Keys
 from pyasr.io.tables import Table
-from pyasr.io.text import number_table, utt2spk_table
+from pyasr.io.text_tables import number_table, utt2spk_table
 
 INPUT_FILE = "input.json"
 _MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read consecutively

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pyasr.base.cli.kaldi_names import BOOLS
 from pyasr.base.errors import UserError
-from pyasr.base.kaldi_names import BOOLS
 from pyasr.feats.transforms import MATRIX_FILE
-from pyasr.io.text import read_lines
+from pyasr.io.text_tables import read_lines
 
 CMVN_FILE, SPLICE_FILE, DELTA_FILE = "cmvn_opts", "splice_opts", "delta_opts"
 OPTION_FILES = (CMVN_FILE, SPLICE_FILE, DELTA_FILE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.cli.option_uses import if_set
+from pyasr.base.cli.options import group, load, option
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_set
-from pyasr.base.options import group, load, option
 
 OPTIONS_FILE = "options.json"
 

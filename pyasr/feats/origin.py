@@ -18,10 +18,10 @@ import os
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.foreign_json import read_object
-from pyasr.base.option_values import as_typed
-from pyasr.base.options import from_json, load, to_json
-from pyasr.base.output import atomic_write
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.cli.option_values import as_typed
+from pyasr.base.cli.options import from_json, load, to_json
+from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.options import (
     FEATURE_OPTIONS, OPTIONS_FILE, FbankOptions, FrameOptions, MelOptions, MfccOptions, PitchOptions, PlpOptions, SpectrogramOptions,
 )  # fmt: skip

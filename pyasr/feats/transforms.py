@@ -14,7 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.content import read_content
 from pyasr.io.int_vectors import num_archives
-from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 from pyasr.io.object_kinds import MATRIX, TEXT, refuse_other
 
 MATRIX_FILE = "final.mat"

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
-from pyasr.base.foreign_json import parse_text_object
-from pyasr.data.datadir import FILE_AND_CHANNEL, write_data_dir
-from pyasr.intake.report import Report
-from pyasr.intake.utterances import Entries, Utterance, Utterances
+from pyasr.base.files.foreign_json import parse_text_object
+from pyasr.data.tables.datadir import FILE_AND_CHANNEL, write_data_dir
+from pyasr.intake.check_report import Report
+from pyasr.intake.manifest_entries import Entries, Utterance, Utterances
 from pyasr.io.content import ContentReader, iterate_lines, read_content
 from pyasr.io.keys import KnownNames, distinct
 from pyasr.io.packed_rows import GrowingRows

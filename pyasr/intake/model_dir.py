@@ -12,13 +12,13 @@ from pyasr.feats.fit import meant_splicing, splice_line
 from pyasr.feats.inputs import INPUT_FILE, InputOptions
 from pyasr.feats.kaldi_options import SPLICE_FILE
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix, read_transform_archive
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, read_model, read_transitions, read_tree
-from pyasr.hmm.phone_segments import split_to_phones
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.intake.report import Report
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.model_file import ALIGNMENT_MODEL, MODEL, read_model, read_transitions, read_tree
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.trees.phone_segments import split_to_phones
+from pyasr.intake.check_report import Report
 from pyasr.io.int_vectors import MOST_JOBS, is_num_jobs, read_int_vectors
-from pyasr.io.kaldi import KaldiReader
+from pyasr.io.kaldi_objects import KaldiReader
 from pyasr.lang.symbols import SymbolTable
 
 _NETWORKS = ("<Nnet3>", "<Nnet>")

@@ -25,15 +25,15 @@ from typing import BinaryIO
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.files.table_paths import placed, root_of
+from pyasr.base.outputs.output import atomic_write
+from pyasr.base.outputs.written_digests import note_digest, open_hashed
 from pyasr.base.system_errors import naming
-from pyasr.base.table_paths import placed, root_of
-from pyasr.base.written_digests import note_digest, open_hashed
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, kind_of, refuse_other, single
 from pyasr.io.tables import Parsed, Table, TableBuilder
-from pyasr.io.text import write_table
+from pyasr.io.text_tables import write_table
 
 _MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
@@ -46,7 +46,7 @@ COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: K
 
 
 def read_scp(path: Path) -> dict[str, str]:
-    """Keys to extended filenames, valid from the current directory (`pyasr.base.table_paths`), in the order of the file.
+    """Keys to extended filenames, valid from the current directory (`pyasr.base.files.table_paths`), in the order of the file.
 
     Raises UserError as `scp_table`, which holds millions of them in a fifth of the memory.
     """

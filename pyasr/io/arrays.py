@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.files.zip_files import check_stored
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import disk_error, is_absence
-from pyasr.base.zip_files import check_stored
 
 # numpy reads the heads of arrays with ast.literal_eval. In Python 3.11 (3.11.7 was seen to) that fails with a SystemError when a garbage
 # collection within it lets another thread into it.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
 from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_other

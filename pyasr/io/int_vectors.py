@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import keeping_name
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content

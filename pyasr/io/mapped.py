@@ -33,9 +33,9 @@ from typing import BinaryIO
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.aside import short_name
-from pyasr.base.fingerprint import file_state, is_still
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.displaced_files import short_name
+from pyasr.base.outputs.fingerprint import file_state, is_still
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import SystemRefusal, disk_error, naming
 
 VARIABLE = "PYASR_MAPPED"

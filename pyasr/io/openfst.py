@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.base.kernels import njit
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.io.content import read_content
 
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.io.content import readable
 
 _BLOCK = 1 << 16

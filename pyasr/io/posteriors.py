@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.base.kernels import njit
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
 from pyasr.io.object_kinds import PEEK_BYTES, POSTERIORS, SOME_INTEGERS, TEXT, VECTOR, refuse_other

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.options import option
+from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.progress_note import Course
-from pyasr.base.seeds import generator
-from pyasr.ivector.extractor import IvectorExtractor, gaussian
+from pyasr.base.outputs.progress_note import Course
+from pyasr.ivector.ivector_extractor import IvectorExtractor, gaussian
 from pyasr.ivector.stats import BaumWelchStats
 
 _UTTERANCES_PER_BLOCK = 64

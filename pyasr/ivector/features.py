@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.cli.skipped_utterances import LeftOut
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOut
-from pyasr.data.parts import Part
+from pyasr.data.parts.job_parts import Part
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.options import group, option
+from pyasr.base.cli.skipped_utterances import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
-from pyasr.base.options import group, option
-from pyasr.data.datadir import DataDir, split
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.store import MemoryOptions, reserve, zeros
+from pyasr.data.tables.datadir import DataDir, split
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.shards.shard_store import MemoryOptions, reserve, zeros
 from pyasr.ivector.em import EmOptions, train
-from pyasr.ivector.extractor import EXTRACTOR_FILE, write_extractor
 from pyasr.ivector.features import IvectorFeatures
+from pyasr.ivector.ivector_extractor import EXTRACTOR_FILE, write_extractor
 from pyasr.ivector.stats import collect
 from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, UbmOptions, frame_posteriors, train_ubm, write_ubm
 

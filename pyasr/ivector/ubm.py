@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.options import group, option
+from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, option
-from pyasr.base.progress_note import Course
-from pyasr.base.seeds import generator
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, PdfFrames, accumulate, blocks, global_moments, mix_up, pdf_blocks, update
-from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.base.outputs.progress_note import Course
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.gmm_update import GmmStats, GmmUpdateOptions, PdfFrames, accumulate, blocks, global_moments, mix_up, pdf_blocks, update
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 
 UBM_FILE = "final.dubm"
 

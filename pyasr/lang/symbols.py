@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
-from pyasr.io.text import read_lines
+from pyasr.io.text_tables import read_lines
 
 EPSILON, BACKOFF = "<eps>", "#0"
 _ID = re.compile(r"[0-9]{1,9}")

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.decode.ctc_alignment import UnitRuns
-from pyasr.decode.ctc_dir import load_network
-from pyasr.hmm.model import MODEL, read_model, read_transitions
-from pyasr.lang.ctc_graph import BLANK_TID, unit_tid2pdf
-from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.subwords import UNITS_DIR, read_units
+from pyasr.decode.ctc.ctc_alignment import UnitRuns
+from pyasr.decode.decoding.ctc_dir import load_network
+from pyasr.hmm.model.model_file import MODEL, read_model, read_transitions
+from pyasr.lang.grammars.ctc_graph import BLANK_TID, unit_tid2pdf
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.lang_dirs.subwords import UNITS_DIR, read_units
 from pyasr.recognition.packed import CTC, GMM, NETWORK
 
 
@@ -47,7 +47,7 @@ class Network:
     """Scores of a network of tied states; attributes as in `Gaussians`."""
 
     def __init__(self, model: Path, graph: Path):
-        from pyasr.nn import acoustic  # torch is imported only if a network is used
+        from pyasr.nn.networks import acoustic  # torch is imported only if a network is used
 
         self.model, self.trans = acoustic.load_scorer(model), read_transitions(model / MODEL)
         self.subsampling, self.tid2pdf, self.silence = self.model.subsampling, self.trans.tid2pdf, LangDir(graph).silence_phones
@@ -59,13 +59,13 @@ class Network:
 
     def check_online(self) -> None:
         """As of `Gaussians`."""
-        from pyasr.nn.online import check_scores_online
+        from pyasr.nn.networks.streaming import check_scores_online
 
         check_scores_online(self.model)
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
         """As of `Gaussians`."""
-        from pyasr.nn.online import OnlineLogPosteriors
+        from pyasr.nn.networks.streaming import OnlineLogPosteriors
 
         log_posteriors = OnlineLogPosteriors(self.model)
         return lambda features, last: self.model.to_log_likelihoods(log_posteriors(features, last))

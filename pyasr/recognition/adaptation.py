@@ -1,4 +1,4 @@
-"""fMLLR adaptation to a speaker's utterances in memory, like `pyasr.decode.decode_fmllr` for a speaker of a data directory.
+"""fMLLR adaptation to a speaker's utterances in memory, like `pyasr.decode.decoding.decode_fmllr` for a speaker of a data directory.
 
     1. decode without a transform, with the alignment model; estimate a first transform from the posteriors
     2. decode with the first transform; estimate a second transform, on top of the first, from the new lattices
@@ -14,20 +14,20 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.memory import computed
-from pyasr.decode.compact import to_lattice
-from pyasr.decode.decode_dir import read_decoder
-from pyasr.decode.decode_fmllr import AdaptOptions, LatticePosteriors, with_acoustics
-from pyasr.decode.determinize import DeterminizeOptions, Determinizer
-from pyasr.decode.lattice import Lattice, prune
-from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.base.memory_errors import computed
+from pyasr.decode.decoding.decode_dir import read_decoder
+from pyasr.decode.decoding.decode_fmllr import AdaptOptions, LatticePosteriors, with_acoustics
+from pyasr.decode.lattices.compact_lattice import to_lattice
+from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer
+from pyasr.decode.lattices.lattice import Lattice, prune
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder
 from pyasr.feats.transforms import apply_transform, compose
-from pyasr.hmm.fmllr import FmllrOptions, identity
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import MODEL, first_pass_model, read_model
-from pyasr.hmm.pdf_posteriors import PdfPosteriors
-from pyasr.hmm.speaker_transforms import estimate_each, speaker_stats
-from pyasr.lang.lang_dir import LangDir
+from pyasr.hmm.align.pdf_posteriors import PdfPosteriors
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.model_file import MODEL, first_pass_model, read_model
+from pyasr.hmm.shards.speaker_transforms import estimate_each, speaker_stats
+from pyasr.hmm.transforms.fmllr import FmllrOptions, identity
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.recognition.front_end import FEATURES, ModelInputs, PlainFeatures, load_features, with_frames
 
 FIRST_DIR = "first"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.utf8 import as_utf8
-from pyasr.data.ctm import CtmLine
+from pyasr.data.transcripts.ctm import CtmLine
 from pyasr.recognition.transcript import Transcript, Word
 
 _LINE_LETTERS, _CUE_LINES = 42, 2  # usual limits of broadcasters

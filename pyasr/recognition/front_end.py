@@ -16,11 +16,11 @@ from typing import Protocol
 
 import numpy as np
 
-from pyasr.base.options import load
+from pyasr.base.cli.options import load
 from pyasr.feats.cmvn import cmvn_stats, normaliser
-from pyasr.feats.extractor import KINDS, Extractor
+from pyasr.feats.compute.feature_extractor import KINDS, Extractor
+from pyasr.feats.extraction.streamed_features import KnownBefore
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.online import KnownBefore
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix
 
 FEATURES, EVERYONE = "features.json", "global_cmvn"

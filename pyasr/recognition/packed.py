@@ -20,13 +20,13 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pyasr.base.cli.options import load, save
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import counts
-from pyasr.base.foreign_json import read_object
-from pyasr.base.options import load, save
-from pyasr.decode.determinize import DeterminizeOptions
-from pyasr.decode.search import DecodeOptions
-from pyasr.lang.ctc_graph import GRAPH as TLG
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.outputs.fingerprint import counts
+from pyasr.decode.lattices.determinize import DeterminizeOptions
+from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.lang.grammars.ctc_graph import GRAPH as TLG
 from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 from pyasr.recognition.pasting import Pasting
 

@@ -6,26 +6,26 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from pyasr.base.cli.options import save
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import fingerprint
-from pyasr.base.options import save
-from pyasr.decode.decode_dir import NETWORK as NETWORK_FILE
-from pyasr.decode.decode_fmllr import AdaptOptions
+from pyasr.base.outputs.fingerprint import fingerprint
+from pyasr.decode.decoding.decode_dir import NETWORK as NETWORK_FILE
+from pyasr.decode.decoding.decode_fmllr import AdaptOptions
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import MATRIX_FILE, write_matrix
-from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, first_pass_model, read_transitions
+from pyasr.hmm.model.model_file import ALIGNMENT_MODEL, MODEL, first_pass_model, read_transitions
+from pyasr.hmm.transforms.fmllr import FmllrOptions
 from pyasr.io.ark import iterate
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.ivector.extractor import EXTRACTOR_FILE
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.ivector.ivector_extractor import EXTRACTOR_FILE
 from pyasr.ivector.ubm import UBM_FILE
-from pyasr.lang.subwords import UNITS, UNITS_DIR
+from pyasr.lang.lang_dirs.subwords import UNITS, UNITS_DIR
 from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 from pyasr.recognition.front_end import EVERYONE, FEATURES
 from pyasr.recognition.packed import GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, files_of, graph_file, own_graph, write_info
+from pyasr.recognition.packed_inputs import DecodedSystem, ExtractedVectors, FeatureSource, PastedData, trained_on
 from pyasr.recognition.pasting import VECTORS_DIR, PastedStream, PastedVectors, Pasting, stream_dir
-from pyasr.recognition.provenance import DecodedSystem, ExtractedVectors, FeatureSource, PastedData, trained_on
 
 _GRAPH_FILES = ("words.txt", "phones.txt", "phones/align_lexicon.int")
 _SILENCE = "phones/silence.int"

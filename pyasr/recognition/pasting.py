@@ -1,6 +1,7 @@
 """Features of several kinds side by side, optionally with i-vectors, of a speaker's segments in memory.
 
-Equivalent to `pyasr.feats.pasted` for data directories, and to `pyasr.ivector.extract` for the speaker's utterances in order.
+Equivalent to `pyasr.feats.extraction.pasted` for data directories, and to `pyasr.ivector.extract_ivectors` for the speaker's
+utterances in order.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.cli.skipped_utterances import LeftOut
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOut
+from pyasr.feats.extraction.pasted import PasteOptions, paste, vector_rows
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.pasted import PasteOptions, paste, vector_rows
-from pyasr.ivector.extract import ExtractDirOptions
+from pyasr.ivector.extract_ivectors import ExtractDirOptions
 from pyasr.ivector.features import check_dim
-from pyasr.ivector.online import ExtractOptions, OnlineExtractor, SpeakerStats
+from pyasr.ivector.online_ivectors import ExtractOptions, OnlineExtractor, SpeakerStats
 from pyasr.recognition.adaptation import FirstPasses, read_features
 from pyasr.recognition.front_end import FEATURES, ModelInputs, inputs_of_speaker
 
@@ -121,7 +122,8 @@ class SpeakerVectors:
         self._online = OnlineExtractor.read(self._folder, options.extract)
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
-        """For each segment, the input of `pyasr.feats.pasted.vector_rows`, float32; no rows for a segment that is too short for a frame."""
+        """For each segment, the input of `pyasr.feats.extraction.pasted.vector_rows`, float32; no rows for a segment that is too
+        short for a frame."""
         features = self.features(waves, names, num_threads)
         views = map(self._view, self._plain(features), self._normalised(features))
         found = list(self._online.in_order(views, self._options.directory.utts_per_spk_max))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 
 _STEP_S, _WINDOW_STEPS = 0.01, 10
 _BLOCK_STEPS = 1000  # converted to float64 at once, because a recording of hours is far larger than its levels

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.memory import enough_for
-from pyasr.decode.endpoint import EndpointOptions
-from pyasr.decode.mbr import MbrOptions
-from pyasr.feats.resample import Resampler
+from pyasr.base.memory_errors import enough_for
+from pyasr.decode.lattices.mbr import MbrOptions
+from pyasr.decode.search.endpoint import EndpointOptions
+from pyasr.feats.compute.resample import Resampler
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.recordings import Recording, as_a_whole, at_int16_scale, read_recordings
+from pyasr.recognition.recording_input import Recording, as_a_whole, at_int16_scale, read_recordings
 from pyasr.recognition.stream import Stream
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Segment, Transcript

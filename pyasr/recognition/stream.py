@@ -7,9 +7,10 @@
         print(stream.partial, end="\\r")        # preliminary words
     print(stream.finish().text)
 
-Features, network and search continue from block to block, with the same results as for a whole utterance. `pyasr.decode.endpoint` decides
-when an utterance ends. The next utterance begins within the silence after its last word, and processes the audio after that point again.
-Audio is processed in steps of 0.1 s of an utterance, so that the result does not depend on the division into blocks.
+Features, network and search continue from block to block, with the same results as for a whole utterance.
+`pyasr.decode.search.endpoint` decides when an utterance ends. The next utterance begins within the silence after its last word,
+and processes the audio after that point again. Audio is processed in steps of 0.1 s of an utterance, so that the result does not
+depend on the division into blocks.
 
 At the end of an utterance, a system on fMLLR features decodes it again, adapted to it and to the speaker's earlier utterances. Until then,
 its features are transformed with the transform of the earlier utterances.
@@ -24,16 +25,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.decode.endpoint import EndpointOptions, trailing_silence
+from pyasr.decode.search.endpoint import EndpointOptions, trailing_silence
+from pyasr.feats.compute.resample import Resampler
+from pyasr.feats.extraction.streamed_features import KnownBefore, OnlineExtractor, OnlineInput, check_extracts_online
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.online import KnownBefore, OnlineExtractor, OnlineInput, check_extracts_online
-from pyasr.feats.resample import Resampler
 from pyasr.feats.transforms import apply_transform
 from pyasr.recognition.adaptation import AdaptedFeatures
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 from pyasr.recognition.front_end import DITHER_KEY, ModelInputs, PlainFeatures
 from pyasr.recognition.pasting import PastedFeatures
-from pyasr.recognition.recordings import at_int16_scale
+from pyasr.recognition.recording_input import at_int16_scale
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Segment, Transcript, Word
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.decode.align_lexicon import align_lexicon
-from pyasr.decode.align_words import align_words
-from pyasr.decode.compact import CompactLattice, to_compact
-from pyasr.decode.ctc_alignment import with_blanks
-from pyasr.decode.decode_dir import read_decoder
-from pyasr.decode.determinize import Determinizer
-from pyasr.decode.lattice import Lattice, prune
-from pyasr.decode.mbr import MbrOptions, mbr_decode
-from pyasr.decode.word_graph import WordGraph
-from pyasr.lang.ctc_graph import BLANK_TID
-from pyasr.lang.lang_dir import LangDir
+from pyasr.decode.align.align_lexicon import align_lexicon
+from pyasr.decode.align.align_words import align_words
+from pyasr.decode.ctc.ctc_alignment import with_blanks
+from pyasr.decode.decoding.decode_dir import read_decoder
+from pyasr.decode.lattices.compact_lattice import CompactLattice, to_compact
+from pyasr.decode.lattices.determinize import Determinizer
+from pyasr.decode.lattices.lattice import Lattice, prune
+from pyasr.decode.lattices.mbr import MbrOptions, mbr_decode
+from pyasr.decode.lattices.word_graph import WordGraph
+from pyasr.lang.grammars.ctc_graph import BLANK_TID
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
 from pyasr.recognition.adaptation import FIRST_DIR, Adapted, read_features, scores_of_segments
 from pyasr.recognition.front_end import ModelInputs, with_frames

@@ -1,6 +1,6 @@
 """Curves of trainings: objective, drift and learning rate against the number of frames, as lines of text or a picture.
 
-The input is the lines of metrics.jsonl (`pyasr.train.progress`), as dictionaries.
+The input is the lines of metrics.jsonl (`pyasr.train.job.progress`), as dictionaries.
 """
 
 from __future__ import annotations

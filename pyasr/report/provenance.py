@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyasr.base.fingerprint import DONE, read_done
+from pyasr.base.outputs.fingerprint import DONE, read_done
 
 _FACTS = ("command", "ended", "commit", "machine", "versions")  # fields of a step that a page shows
 

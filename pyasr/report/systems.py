@@ -10,11 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
-from pyasr.base.aside import is_aside
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import read_done
-from pyasr.base.foreign_json import read_object
-from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.outputs.displaced_files import is_aside
+from pyasr.base.outputs.fingerprint import read_done
+from pyasr.score.score_dir import SUMMARY, read_summary, scoring_dir
 
 SIMULATION = "simulation.json"  # of steps/simulate_parallel.py
 _FRAMES_PER_SECOND = 100.0  # for totals without durations, written by versions without frame subsampling

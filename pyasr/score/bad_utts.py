@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import option
+from pyasr.base.cli.skipped_utterances import told_reasons
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import told_reasons
-from pyasr.base.options import option
-from pyasr.base.output import atomic_write
-from pyasr.io.text import read_table, write_table
-from pyasr.score.align import Counts, count
+from pyasr.base.outputs.output import atomic_write
+from pyasr.io.text_tables import read_table, write_table
 from pyasr.score.filters import TextFilter
-from pyasr.score.tables import per_utterance
+from pyasr.score.score_tables import per_utterance
+from pyasr.score.word_alignment import Counts, count
 
 _AS_IT_IS = TextFilter(case="keep")
 

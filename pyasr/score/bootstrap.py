@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.base.seeds import generator
+from pyasr.base.cli.seeds import generator
 
 NUM_DRAWS = 10_000
 _BLOCK = 500

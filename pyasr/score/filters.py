@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyasr.base.options import option
+from pyasr.base.cli.options import option
 
 SCORING_VERSION = 1  # changes if the same texts get other counts
 SIGNATURE = "wer|"  # beginning of every signature, which distinguishes these WER files from those of other toolkits

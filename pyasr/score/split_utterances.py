@@ -17,12 +17,12 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from pyasr.base import log
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.data.ctm import CtmLine, Recordings
-from pyasr.data.datadir import DataDir
-from pyasr.data.subsegments import Part, extent_s
-from pyasr.score.align import align
+from pyasr.data.parts.subsegments import Part, extent_s
+from pyasr.data.tables.datadir import DataDir
+from pyasr.data.transcripts.ctm import CtmLine, Recordings
+from pyasr.score.word_alignment import align
 
 _NOTHING = 1e-6
 

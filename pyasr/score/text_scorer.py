@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.data.datadir import DataDir
-from pyasr.io.text import write_table
+from pyasr.data.tables.datadir import DataDir
+from pyasr.io.text_tables import write_table
 from pyasr.score.filters import TextFilter
-from pyasr.score.tables import per_utterance
+from pyasr.score.score_tables import per_utterance
 from pyasr.score.wer import Score, score_texts
 
 

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.score.align import Counts, count_many
 from pyasr.score.bootstrap import by_group, wer_interval
 from pyasr.score.filters import TextFilter
+from pyasr.score.word_alignment import Counts, count_many
 
 Row = tuple[Counts, int, int]  # counts of some utterances, their number, number of those with an error
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.output import atomic_write
+from pyasr.base.outputs.output import atomic_write
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.packed_rows import StoredRows, save_rows
 from pyasr.sequence.chain import AlignedPhones

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.hmm.phone_segments import groups, split_to_phones
-from pyasr.hmm.topology import NO_PDF, Entry, HmmState, Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree, monophone_tree
+from pyasr.hmm.model.topology import NO_PDF, Entry, HmmState, Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree, monophone_tree
+from pyasr.hmm.trees.phone_segments import groups, split_to_phones
 
 FRAME_SUBSAMPLING_FACTOR = 3
 

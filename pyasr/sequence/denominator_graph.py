@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.openfst import Fst
 from pyasr.sequence.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states

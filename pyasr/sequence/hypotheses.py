@@ -1,8 +1,8 @@
 """The hypotheses that compete with an utterance's transcript: a lattice, expanded in time once, in compact arrays for all epochs.
 
-The arcs of a decoder's lattice have strings of transition-ids, one per frame (`pyasr.decode.compact`). Since all paths to a state have the
-same number of frames, each arc has a position in time. Together with its string, this determines the log-likelihoods that it needs.
-The acoustic scores of the search are dropped. Memory: 4 bytes per frame of each arc, and 20 per arc.
+The arcs of a decoder's lattice have strings of transition-ids, one per frame (`pyasr.decode.lattices.compact_lattice`). Since all
+paths to a state have the same number of frames, each arc has a position in time. Together with its string, this determines the
+log-likelihoods that it needs. The acoustic scores of the search are dropped. Memory: 4 bytes per frame of each arc, and 20 per arc.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.decode.compact import CompactLattice, state_times, to_compact, with_one_end
-from pyasr.decode.lattice import Lattice, has_end, trim
+from pyasr.decode.lattices.compact_lattice import CompactLattice, state_times, to_compact, with_one_end
+from pyasr.decode.lattices.lattice import Lattice, has_end, trim
 
 
 @dataclass(frozen=True)

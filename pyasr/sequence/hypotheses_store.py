@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base import durable
-from pyasr.base.left_out import LeftOutOptions, check_left_out
-from pyasr.base.output import atomic_write
-from pyasr.base.written_digests import note_digest, open_hashed
-from pyasr.decode.lattice_io import read_either
-from pyasr.hmm.phone_segments import check_decoded
-from pyasr.hmm.transitions import TransitionModel
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_left_out
+from pyasr.base.files import durable
+from pyasr.base.outputs.output import atomic_write
+from pyasr.base.outputs.written_digests import note_digest, open_hashed
+from pyasr.decode.lattices.lattice_io import read_either
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.trees.phone_segments import check_decoded
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.packed_rows import StoredRows, save_rows
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of

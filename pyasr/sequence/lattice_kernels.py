@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.base.kernels import njit
+from pyasr.base.compiled.kernels import njit
 
 
 @njit(nogil=True, cache=True)

@@ -47,7 +47,7 @@ class LatticeObjective:
     """F of `pyasr.sequence.lattice_criteria`, and the loss of a learner.
 
     log_priors  float (num_pdfs,), subtracted from the logits
-    factor      f of the model's log-likelihoods, l = f (z - log sum exp z - q), see `pyasr.nn.acoustic.AcousticModel`
+    factor      f of the model's log-likelihoods, l = f (z - log sum exp z - q), see `pyasr.nn.networks.acoustic.AcousticModel`
     """
 
     def __init__(self, options: CriterionOptions, classes: TidClasses, log_priors: torch.Tensor, factor: float = 1.0):

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyasr.base.kernels import njit
+from pyasr.base.compiled.kernels import njit
 from pyasr.sequence.denominator_graph import DenominatorGraph
 
 _BLOCK = 16  # sequences per block: fills some vector registers, and the states of a block stay in the cache

@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pyasr.base import log
-from pyasr.decode.posteriors import forward_backward as graph_posteriors
+from pyasr.decode.lattices.lattice_posteriors import forward_backward as graph_posteriors
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.sequence.options import LfMmiOptions
+from pyasr.sequence.lfmmi_options import LfMmiOptions
 from pyasr.sequence.supervision import Supervision
 
 

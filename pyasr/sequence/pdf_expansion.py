@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.hmm.training_graphs import hmms_of_windows
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree
+from pyasr.hmm.graphs.training_graphs import hmms_of_windows
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree
 from pyasr.io.openfst import Fst
-from pyasr.lang import fst_kernels, fst_ops
+from pyasr.lang.fst import fst_kernels, fst_ops
 
 _WEIGHT_STEP = 1e-5  # log-probabilities that differ by less count as equal when states are merged
 

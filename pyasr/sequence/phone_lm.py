@@ -33,8 +33,8 @@ from itertools import islice
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.io.openfst import Fst
 
 END = 0

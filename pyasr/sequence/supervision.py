@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree
-from pyasr.lang import fst_kernels
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree
+from pyasr.lang.fst import fst_kernels
 from pyasr.sequence import supervision_kernels as kernels
 from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, AlignedPhones, num_subsampled, windows_of
 from pyasr.sequence.denominator_graph import DenominatorGraph

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyasr.base.kernels import njit
+from pyasr.base.compiled.kernels import njit
 
 
 class GraphEntries(NamedTuple):

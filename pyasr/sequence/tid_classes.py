@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.model.transitions import TransitionModel
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pyasr.base.kernels import njit
+from pyasr.base.compiled.kernels import njit
 
 _UPPER, _ONE, _BELOW_HALF = np.uint32(16), np.uint32(1), np.uint32(0x7FFF)
 _NAN = np.uint16(0x7FC0)

@@ -11,9 +11,9 @@ from typing import TypeVar
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.files.zip_files import check_stored
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import naming
-from pyasr.base.zip_files import check_stored
 
 Object = TypeVar("Object")
 

@@ -1,5 +1,5 @@
-"""The host's part of `pyasr.nn.lagged_natural_gradient`, before and after its eigen-decomposition. The functions release Python's lock, so
-that threads running them do not delay the thread that launches the work of a GPU."""
+"""The host's part of `pyasr.nn.layers.lagged_natural_gradient`, before and after its eigen-decomposition. The functions release
+Python's lock, so that threads running them do not delay the thread that launches the work of a GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyasr.base.kernels import njit
+from pyasr.base.compiled.kernels import njit
 
 
 class Side(NamedTuple):

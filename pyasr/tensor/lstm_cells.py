@@ -1,4 +1,5 @@
-r"""The cells of one frame of an LSTM and their derivatives, for B directions of N sequences as a batch; equations in `pyasr.nn.lstm`.
+r"""The cells of one frame of an LSTM and their derivatives, for B directions of N sequences as a batch; equations in
+`pyasr.nn.layers.lstm`.
 
     a       (B, N, 4 H)  arguments of the nonlinearities, then i, f, g, o; da: derivatives by the arguments
     before  (B, N, H)    c_{t-d}

@@ -1,4 +1,5 @@
-r"""The derivatives of one frame of an LSTM on a CPU, where torch takes about twenty passes over memory; equations in `pyasr.nn.lstm`.
+r"""The derivatives of one frame of an LSTM on a CPU, where torch takes about twenty passes over memory; equations in
+`pyasr.nn.layers.lstm`.
 
 All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H), or (0, H) without; clips of 0 are disabled.
 
@@ -12,7 +13,7 @@ import math
 
 import numpy as np
 
-from pyasr.base.kernels import njit
+from pyasr.base.compiled.kernels import njit
 
 _LOG2E = np.float32(1 / math.log(2))
 _C1, _C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(math.log(2) ** j / math.factorial(j)) for j in range(1, 8))

@@ -76,7 +76,7 @@ class Verdict:
     traces   tr(X X') of the sides of each group, float32 or float64
     factors  factor on the gradient of each component, of the same type (components,); 0 if the minibatch is skipped
     counts   float64 (3,): loss, correct frames, frames; zeros if one is not finite
-    skips    int64 (components + 2,), see `pyasr.train.skips`
+    skips    int64 (components + 2,), see `pyasr.train.sgd.nonfinite_guard`
     """
 
     traces: list[Tensor]

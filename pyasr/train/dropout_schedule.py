@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.nn.options import GREATEST_SPREAD
+from pyasr.nn.network_options import GREATEST_SPREAD
 
 
 class DropoutSchedule:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.cli.option_uses import unless_set
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import unless_set
-from pyasr.base.options import option
+from pyasr.feats.compute.warp import Warper
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import read_feature_options
-from pyasr.feats.warp import Warper
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pyasr.base.cli.option_uses import if_is
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_is
-from pyasr.base.options import option
 
 NAMES = ("exponential", "exponential-frames", "step", "warm-up", "newbob", "newbob-accuracy")
 _FALLING = if_is("schedule", "exponential", "exponential-frames")

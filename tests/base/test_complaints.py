@@ -23,8 +23,8 @@ class Finder:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Finder())
 """
-PROGRAMS = [("utils/run.pl", "pyasr/base/granted_gpus.py"), ("steps/make_mfcc.py", "pyasr/base/option_uses.py"),
-            ("egs/toy/s5/local/make_corpus.py", "pyasr/base/output.py"), ("-m pyasr.base.job", "pyasr/base/options.py")]  # fmt: skip
+PROGRAMS = [("utils/run.pl", "pyasr/base/host/granted_gpus.py"), ("steps/make_mfcc.py", "pyasr/base/cli/option_uses.py"),
+            ("egs/toy/s5/local/make_corpus.py", "pyasr/base/outputs/output.py"), ("-m pyasr.base.jobs.job", "pyasr/base/cli/options.py")]  # fmt: skip
 
 
 def run(tmp_path, site: str, program: list[str], **environment) -> subprocess.CompletedProcess:

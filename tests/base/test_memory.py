@@ -6,7 +6,7 @@ import torch
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.base.memory import computed, is_for_want_of_memory
+from pyasr.base.memory_errors import computed, is_for_want_of_memory
 
 TOO_MANY = 10**15  # float32 numbers, more than a process can address
 

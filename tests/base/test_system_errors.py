@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from pyasr.base import fingerprint, output
-from pyasr.base.aside import keep_copy
 from pyasr.base.errors import UserError
-from pyasr.base.places import is_there
+from pyasr.base.files.places import is_there
+from pyasr.base.outputs import fingerprint, output
+from pyasr.base.outputs.displaced_files import keep_copy
 from pyasr.base.system_errors import SystemRefusal, as_user_error, disk_error, keeping_name, naming
 from pyasr.io import content
 from pyasr.io.ark import ArkReader
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.tensor.file import save_tensors
-from pyasr.train import checkpoint_index, checkpoints
-from pyasr.train.checkpoint_index import INDEX, read_index
+from pyasr.train.job import checkpoint_index, checkpoints
+from pyasr.train.job.checkpoint_index import INDEX, read_index
 
 STEP = """
 import os, sys
 from dataclasses import dataclass
 from pyasr.base import log
-from pyasr.base.options import argument
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import argument
+from pyasr.base.cli.step import run_step
 
 @dataclass(frozen=True)
 class Step:

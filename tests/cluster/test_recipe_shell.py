@@ -428,7 +428,7 @@ def test_cmd_sh_asks_for_gpus_where_the_cluster_has_some(gpu, programs, cmd_sh):
 
 def test_recipes_train_networks_by_the_runner_for_gpus(root):
     """And nothing else."""
-    trainings = {path.name for path in (root / "steps").glob("*.py") if "pyasr.train.on_ranks" in path.read_text()}
+    trainings = {path.name for path in (root / "steps").glob("*.py") if "pyasr.train.steps.on_ranks" in path.read_text()}
     used = [found for path in (root / "egs").glob("*/s5/**/*.sh") for found in re.findall(r'steps/(\w+\.py)\b.*--cmd "\$(\w+)"', path.read_text())]
     assert {step for step, _ in used} & trainings and all((runner == "cuda_cmd") == (step in trainings) for step, runner in used), used
 

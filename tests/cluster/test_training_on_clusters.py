@@ -16,7 +16,7 @@ from slurm_cluster import parent_of
 from test_run_pl import wait_until
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.nn.acoustic import load_scorer
+from pyasr.nn.networks.acoustic import load_scorer
 
 FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatch", 48, "--learning-rate", 0.03, "--period-frames", 96,
          "--momentum", 0.5, "--precision", "float32", "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
@@ -121,7 +121,7 @@ def num_ranks(pids, *starters):
 
 def of_a_rank(pid):
     """Whether it is a rank or its witness."""
-    return command_of(pid).split(b"\0")[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"]
+    return command_of(pid).split(b"\0")[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.ranks.rank"]
 
 
 def command_of(pid):

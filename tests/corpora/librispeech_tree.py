@@ -11,10 +11,10 @@ from types import ModuleType
 
 import numpy as np
 
-from pyasr.base.seeds import generator
-from pyasr.data.audio import INT16_SCALE, write_audio
-from pyasr.lang.arpa import write_arpa
-from pyasr.lang.train_lm import NgramOptions, train
+from pyasr.base.cli.seeds import generator
+from pyasr.data.audio.audio_reading import INT16_SCALE, write_audio
+from pyasr.lang.ngrams.arpa import write_arpa
+from pyasr.lang.ngrams.train_lm import NgramOptions, train
 
 RATE, NOISE = 16_000, 0.2
 TOY = Path(__file__).parents[2] / "egs/toy/s5/local/make_corpus.py"

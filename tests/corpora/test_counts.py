@@ -4,7 +4,7 @@ import pytest
 
 from pyasr.base import log
 from pyasr.corpora.counts import Published, compare, log_table, measured
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.corpora.fisher.dictionary import in_lower_case, write_dict
 from pyasr.corpora.fisher.sets import split
-from pyasr.lang.dict_dir import read_dict_dir
-from pyasr.lang.lexicon import read_cmudict
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
+from pyasr.lang.lexicons.lexicon import read_cmudict
 
 SILENCE = ("sil", "laughter", "noise", "oov")
 

@@ -15,9 +15,9 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.fisher.speakers import Caller
 from pyasr.corpora.fisher.transcripts import Line
 from pyasr.corpora.fisher.utterances import utterance_of
-from pyasr.data.datadir import DataDir
-from pyasr.data.validation import validate
-from pyasr.io.text import read_table
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir
+from pyasr.io.text_tables import read_table
 
 LOCAL = "egs/fisher_english/s5/local"
 

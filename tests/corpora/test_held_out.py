@@ -8,14 +8,14 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.held_out import stm_text
-from pyasr.data.ctm import CtmLine
-from pyasr.data.datadir import DataDir, write_data_dir
-from pyasr.data.glm import read_glm
-from pyasr.data.stm import read_stm
+from pyasr.data.tables.datadir import DataDir, write_data_dir
+from pyasr.data.transcripts.ctm import CtmLine
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.data.transcripts.stm import read_stm
 from pyasr.score.filters import TextFilter
-from pyasr.score.hub5.ctm import ctm_entries
+from pyasr.score.hub5.ctm_elements import ctm_entries
+from pyasr.score.hub5.scored_words import scored_lines
 from pyasr.score.hub5.scorer import StmScorer
-from pyasr.score.hub5.spoken import scored_lines
 from pyasr.score.text_scorer import TextScorer
 
 GLM = Path(__file__).parents[1] / "fixtures/hub5/rules.glm"

@@ -10,9 +10,9 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.corpora.hub5.references import plain_words, read_pem, read_references
 from pyasr.corpora.hub5.sets import stretched
-from pyasr.data.datadir import DataDir
-from pyasr.data.validation import validate
-from pyasr.io.text import read_table
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir
+from pyasr.io.text_tables import read_table
 
 LOCAL = "egs/swbd/s5/local"
 

@@ -14,9 +14,9 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.corpora.librispeech.parts import PUBLISHED, TRAINING, part_folders, parts_of
 from pyasr.corpora.librispeech.speech import look_at_flac, read_sexes
-from pyasr.data.datadir import DataDir
-from pyasr.data.validation import validate
-from pyasr.lang.arpa import read_arpa
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir
+from pyasr.lang.ngrams.arpa import read_arpa
 
 LOCAL = "egs/librispeech/s5/local"
 MINI = {"train-clean-5": 16, "dev-clean-2": 8}

@@ -12,9 +12,9 @@ from steps_here import run_here
 from synthetic_speech import RATE, write_sphere
 
 from pyasr.base.errors import UserError
-from pyasr.data.datadir import DataDir
-from pyasr.data.validation import validate
-from pyasr.io.text import read_table
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir
+from pyasr.io.text_tables import read_table
 
 LOCAL = "egs/swbd/s5/local"
 

@@ -10,9 +10,9 @@ from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronym_of, acronym
 from pyasr.corpora.switchboard.dictionary import add_missing, as_dict_dir, as_phones_of_switchboard, entries_in, lexicon_of
 from pyasr.corpora.switchboard.speakers import SpeakerTables, read_callers, read_sexes
 from pyasr.corpora.switchboard.text import word_of, words_of
-from pyasr.data.spoken import letters_of
-from pyasr.lang.dict_dir import find_problems
-from pyasr.lang.lexicon import Lexicon
+from pyasr.data.transcripts.spoken import letters_of
+from pyasr.lang.lexicons.dict_dir import find_problems
+from pyasr.lang.lexicons.lexicon import Lexicon
 
 
 @pytest.mark.parametrize("token, word", [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from shorten_encoder import shortened_sphere
 
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 
 RATE, NUM_SAMPLES = 8000, 8000
 CALLS = ("sw02001", "sw02005", "sw02010")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 
 SPEAKERS, PER_SPEAKER = ("ann", "bob", "cy"), 4
 

@@ -8,14 +8,14 @@ import numpy as np
 from toy_language import random_ngrams, write_arpa_text
 from word_graphs import random_compact
 
-from pyasr.data.datadir import write_data_dir
-from pyasr.decode.compact import empty_compact
-from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
-from pyasr.decode.lm_rescore import add_lm
+from pyasr.data.tables.datadir import write_data_dir
+from pyasr.decode.lattices.compact_lattice import empty_compact
+from pyasr.decode.lattices.lattice_io import read_compact_lattices, write_lattices
+from pyasr.decode.rescoring.lm_rescore import add_lm
 from pyasr.io.openfst import write_fst
-from pyasr.lang.arpa import read_arpa
-from pyasr.lang.backoff_lm import BackoffLm
-from pyasr.lang.grammar import arpa_to_fst
+from pyasr.lang.grammars.backoff_lm import BackoffLm
+from pyasr.lang.grammars.grammar import arpa_to_fst
+from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
 
 SPOKEN = [f"w{i}" for i in range(4)]

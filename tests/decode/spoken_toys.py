@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.decode.lattice import Lattice
-from pyasr.decode.search import DecodeOptions, Decoder
-from pyasr.hmm.graph import make_hclg
-from pyasr.hmm.topology import Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import monophone_tree
+from pyasr.decode.lattices.lattice import Lattice
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.hmm.graphs.decoding_graph import make_hclg
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.openfst import Fst
-from pyasr.lang.grammar import make_grammar
-from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.grammars.grammar import make_grammar
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 SCALE = 0.2

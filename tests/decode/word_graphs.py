@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.decode.compact import CompactLattice, compact_from_arcs
-from pyasr.decode.word_graph import WordGraph
+from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_arcs
+from pyasr.decode.lattices.word_graph import WordGraph
 
 
 def random_word_graph(rng: np.random.Generator, num_states: int = 6, num_words: int = 4, epsilons: float = 0.2) -> WordGraph:

@@ -11,9 +11,9 @@ from unittest.mock import patch
 from gpu_counts import Counts
 from mock_gpu import MockGpu
 
-from pyasr.train.captured_step import CapturedStep
-from pyasr.train.learner import Learner
-from pyasr.train.rbm_learner import RbmLearner
+from pyasr.train.sgd.captured_step import CapturedStep
+from pyasr.train.sgd.learner import Learner
+from pyasr.train.sgd.rbm_learner import RbmLearner
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from gpu_trainings import make_corpus, spec_of
 from mock_gpu import mock_gpu
 from toy_jobs import with_options
 
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.parallel.comm import SoloComm
-from pyasr.train.dnn import make_learner, train_rank
-from pyasr.train.trainer import Trainer
+from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
+from pyasr.parallel.communication.comm import SoloComm
+from pyasr.train.job.trainer import Trainer
+from pyasr.train.objectives.dnn_training import make_learner, train_rank
 
 DIM, NUM_PDFS, MINIBATCH = 44, 100, 64
 FIRST_STEPS, PERIOD = 12, 4  # the natural gradient updates F in each of the first minibatches, then in every fourth

@@ -8,15 +8,16 @@ import torch
 
 mock_gpu = pytest.importorskip("mock_gpu", reason="the mock GPU is not here")
 
-from pyasr.parallel import host_copy  # noqa: E402
-from pyasr.parallel.host_copy import HostCopy  # noqa: E402
-from pyasr.parallel.strategies import SchemeOptions, gradient_sum  # noqa: E402
-from pyasr.parallel.strategies.gradient_sum import GradientSum  # noqa: E402
-from pyasr.parallel.strategies.periodic import average  # noqa: E402
-from pyasr.parallel.strategies.wire import Wire  # noqa: E402
-from pyasr.parallel.threads import run_threads  # noqa: E402
+from pyasr.parallel.communication import host_copy  # noqa: E402
+from pyasr.parallel.communication.host_copy import HostCopy  # noqa: E402
+from pyasr.parallel.communication.rank_threads import run_threads  # noqa: E402
+from pyasr.parallel.mixing import gradient_sum  # noqa: E402
+from pyasr.parallel.mixing.gradient_sum import GradientSum  # noqa: E402
+from pyasr.parallel.mixing.payload_codec import Wire  # noqa: E402
+from pyasr.parallel.mixing.periodic import average  # noqa: E402
+from pyasr.parallel.strategies import SchemeOptions
 from pyasr.tensor import copies  # noqa: E402
-from pyasr.train.frames import FrameStore  # noqa: E402
+from pyasr.train.minibatches.frames import FrameStore  # noqa: E402
 
 LENGTH = 1000
 GPU = torch.device("cuda", 0)

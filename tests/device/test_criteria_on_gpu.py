@@ -9,9 +9,9 @@ from steps_here import run_here
 from test_train_ctc import write_corpus as write_spoken_letters
 from toy_dbn import make_toy
 
-from pyasr.nn.acoustic import load_scorer
-from pyasr.nn.dbn import load_dbn
 from pyasr.nn.files import DBN_FILE
+from pyasr.nn.networks.acoustic import load_scorer
+from pyasr.nn.networks.dbn import load_dbn
 
 PRECISELY = ["--num-ranks", 2, "--cmvn", "none", "--precision", "float32"]
 

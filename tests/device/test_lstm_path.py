@@ -7,7 +7,7 @@ pytest.importorskip("mock_gpu", reason="the mock GPU is not here")
 from gpu_trainings import NATURAL, make_corpus, spec_of, trained  # noqa: E402
 from mock_gpu import mock_gpu  # noqa: E402
 
-from pyasr.parallel.threads import ThreadComm  # noqa: E402
+from pyasr.parallel.communication.rank_threads import ThreadComm  # noqa: E402
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from gpu_trainings import NATURAL, distance, make_corpus, on_both, spec_of, trained
 
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.train import stream
-from pyasr.train.shard import Shard
+from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
+from pyasr.train.data import minibatch_stream
+from pyasr.train.data.data_shard import Shard
 
 NETWORKS = {
     "dnn": "",
@@ -88,7 +88,7 @@ def test_saturated_units_and_shrinking(corpus, tmp_path):
 def test_frames_that_are_streamed(corpus, tmp_path, monkeypatch):
     """In blocks, which are copied to the GPU from pinned memory while the one before is learned from."""
     monkeypatch.setattr(Shard, "varies", True)
-    monkeypatch.setattr(stream, "_num_blocks", lambda num_bytes, room: 3)
+    monkeypatch.setattr(minibatch_stream, "_num_blocks", lambda num_bytes, room: 3)
     assert distance_of(corpus, tmp_path, "dnn") < ONLINE
 
 

@@ -10,7 +10,7 @@ from schemes import ranks_for
 from toy_jobs import Crash
 
 from pyasr.parallel.strategies import strategy_names
-from pyasr.train.trainer import Trainer
+from pyasr.train.job.trainer import Trainer
 
 BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are
 APART = 0.5  # the most that models of these may differ

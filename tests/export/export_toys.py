@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pyasr.nn.acoustic import AcousticModel, log_priors
-from pyasr.nn.feed_forward import FixedParts
+from pyasr.nn.networks.acoustic import AcousticModel, log_priors
+from pyasr.nn.networks.feed_forward import FixedParts
 
 FIXED = FixedParts(torch.randn(12, 13, generator=torch.Generator().manual_seed(1)), torch.tensor([0.5, 2.0, 1.0, 0.7]),
                    torch.tensor([2, 0, 2]))  # fmt: skip

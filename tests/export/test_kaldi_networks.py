@@ -15,14 +15,14 @@ from kaldi_networks_by_text import Nnet3, nnet1_outputs
 
 from pyasr.base.errors import UserError
 from pyasr.export.kaldi_dir import write_kaldi_dir
-from pyasr.feats.extractor import Extractor
+from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FrameOptions, MfccOptions
-from pyasr.hmm.model import read_transitions
-from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.hmm.model.model_file import read_transitions
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts
+from pyasr.nn.networks.layered import LayeredNetwork
 
 RANDOM = np.random.default_rng(6)
 NUM_PDFS = 4

@@ -10,16 +10,16 @@ from export_toys import FIXED, model_of, with_random_parameters
 from steps_here import run_here
 
 from pyasr.base import protobuf
+from pyasr.base.cli.options import save, to_json
 from pyasr.base.errors import UserError
-from pyasr.base.options import save, to_json
 from pyasr.export.onnx_model import acoustic_onnx
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions
 from pyasr.feats.origin import keep_origin, save_origins
 from pyasr.io.ark import ArkWriter
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts
-from pyasr.nn.layered import LayeredNetwork
-from pyasr.nn.two_outputs import TwoOutputs
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts
+from pyasr.nn.networks.layered import LayeredNetwork
+from pyasr.nn.networks.two_outputs import TwoOutputs
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from signals import speech_like
 
+from pyasr.base.cli.options import parse
+from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.base.options import parse
-from pyasr.base.seeds import generator
-from pyasr.feats.extractor import Extractor
+from pyasr.feats.compute.feature_extractor import Extractor
+from pyasr.feats.compute.pitch_features import PitchExtractor
+from pyasr.feats.compute.warp import Warper
 from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions, PitchOptions, PlpOptions, ProcessPitchOptions
-from pyasr.feats.pitch_features import PitchExtractor
-from pyasr.feats.warp import Warper
 
 PITCH = PitchOptions(add_pitch=True)
 

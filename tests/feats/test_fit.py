@@ -8,10 +8,10 @@ from pyasr.base.errors import UserError
 from pyasr.feats.fit import check_dimension, check_features, check_input, gmm_dim, meant_splicing
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.gmm_dir import LANG_FILES
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.gmm_dir import LANG_FILES
 from pyasr.io.ark import ArkWriter
-from pyasr.io.kaldi import KaldiWriter
+from pyasr.io.kaldi_objects import KaldiWriter
 
 
 @pytest.fixture

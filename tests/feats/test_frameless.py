@@ -9,7 +9,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
-from pyasr.io.text import read_numbers, read_table, write_table
+from pyasr.io.text_tables import read_numbers, read_table, write_table
 
 LONELY = "x-000"
 

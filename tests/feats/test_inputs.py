@@ -7,10 +7,10 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.feats.deltas import add_deltas, splice
+from pyasr.feats.extraction.speaker_cmvn import publish, write_speaker_cmvn
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.speaker_cmvn import publish, write_speaker_cmvn
 from pyasr.io.ark import ArkWriter, load_matrix, read_scp
-from pyasr.io.text import write_table
+from pyasr.io.text_tables import write_table
 
 UTTERANCES = {"a-1": ("a", 30), "a-2": ("a", 7), "b-1": ("b", 12), "b-2": ("b", 1)}
 
@@ -100,7 +100,7 @@ def test_input_options_travel_with_the_model(tmp_path):
     ("splice_right", 10**9, "--splice-right: 1000000000 is above"), ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
     ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"), ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
     ("sliding", 3, "sliding: options were expected"),
-    ("deltas", None, "--deltas: 'None' is not a value of type int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.job:main", "does not fit"),
+    ("deltas", None, "--deltas: 'None' is not a value of type int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.jobs.job:main", "does not fit"),
     ("type", "pyasr.feats.options:MfccOptions", "MfccOptions is not one of the expected classes"), ("other", 1, "has no other")])
 def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
     """They are checked as a command line is, and name no other class."""

@@ -9,11 +9,11 @@ import pytest
 from steps_here import run_here
 from trees import make_data_dir
 
-from pyasr.base.fingerprint import fingerprint
-from pyasr.data import repair, validation
-from pyasr.data.audio import read_audio
-from pyasr.data.datadir import DataDir
-from pyasr.data.sound_lists import SoundList
+from pyasr.base.outputs.fingerprint import fingerprint
+from pyasr.data.audio.audio_reading import read_audio
+from pyasr.data.augmentation.sound_lists import SoundList
+from pyasr.data.checks import repair, validation
+from pyasr.data.tables.datadir import DataDir
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import load_all
 

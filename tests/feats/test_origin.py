@@ -7,12 +7,12 @@ import pytest
 from gmm_corpus import write_corpus
 from steps_here import run_here
 
+from pyasr.base.cli.options import save
 from pyasr.base.errors import UserError
-from pyasr.base.options import save
 from pyasr.feats.options import OPTIONS_FILE, FbankOptions, FrameOptions, MelOptions, MfccOptions, PitchOptions, ProcessPitchOptions
 from pyasr.feats.origin import ORIGIN_FILE, check_origin, difference, keep_origin, origins_of, same_features
 from pyasr.io.ark import load_all, read_scp
-from pyasr.io.text import write_table
+from pyasr.io.text_tables import write_table
 
 TRAINED = MfccOptions(frame=FrameOptions(sample_frequency=8000.0), num_ceps=4)
 OTHERS = replace(TRAINED, use_energy=False, mel=MelOptions(low_freq=300.0))

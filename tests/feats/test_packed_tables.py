@@ -8,7 +8,7 @@ from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.packed_tables import PackedTables, are_valid
 from pyasr.io.ark import ArkWriter
-from pyasr.io.text import read_table, write_table
+from pyasr.io.text_tables import read_table, write_table
 
 KEYS = [f"{speaker}-{number}" for speaker in "abc" for number in range(4)]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from make_kaldi_feats import SLIDING, sliding_input
 
-from pyasr.base.options import parse
+from pyasr.base.cli.options import parse
 from pyasr.feats.cmvn import SlidingOptions, sliding_cmvn
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
-from pyasr.io.text import write_table
+from pyasr.io.text_tables import write_table
 
 
 def by_loop(x, window, least, centre, norm_vars):

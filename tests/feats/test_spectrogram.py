@@ -7,11 +7,11 @@ from steps_here import run_here
 from trees import make_data_dir
 
 from pyasr.base.errors import UserError
-from pyasr.feats.extractor import Extractor
-from pyasr.feats.online import OnlineExtractor
+from pyasr.feats.compute.feature_extractor import Extractor
+from pyasr.feats.compute.warp import Warper
+from pyasr.feats.extraction.streamed_features import OnlineExtractor
 from pyasr.feats.options import FrameOptions, MfccOptions, PitchOptions, SpectrogramOptions, UtteranceOptions, read_feature_options
 from pyasr.feats.origin import origin_of, same_features
-from pyasr.feats.warp import Warper
 from pyasr.io.ark import load_all
 from pyasr.recognition.front_end import PlainFeatures, load_features
 

@@ -10,7 +10,7 @@ from pyasr.feats.transforms import (
     affine, apply_transform, compose, read_matrix, read_transforms, transform_files, write_matrix, write_transforms,
 )  # fmt: skip
 from pyasr.io.ark import ArkWriter, write_ark
-from pyasr.io.text import read_table, write_table
+from pyasr.io.text_tables import read_table, write_table
 
 
 def matrix(rows: int, columns: int, seed: int) -> np.ndarray:

@@ -13,36 +13,36 @@ from ivector_toys import random_extractor
 from lstm_lm_by_hand import random_lm
 from tone_toys import NUM_PDFS, transitions, write_graph
 
-from pyasr.base.options import save
-from pyasr.decode.decode_fmllr import AdaptOptions
-from pyasr.decode.determinize import DeterminizeOptions
-from pyasr.decode.search import DecodeOptions
+from pyasr.base.cli.options import save
+from pyasr.decode.decoding.decode_fmllr import AdaptOptions
+from pyasr.decode.lattices.determinize import DeterminizeOptions
+from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.feats.extraction.pasted import PasteOptions
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import MfccOptions
-from pyasr.feats.pasted import PasteOptions
 from pyasr.feats.transforms import read_matrix
-from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.model import read_model, read_transitions, write_model
-from pyasr.hmm.topology import Topology
-from pyasr.hmm.tree import ContextTree
+from pyasr.hmm.model.model_file import read_model, read_transitions, write_model
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.tree import ContextTree
+from pyasr.hmm.transforms.fmllr import FmllrOptions
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.fst_archive import read_fsts
 from pyasr.io.openfst import read_fst
-from pyasr.ivector.extract import ExtractDirOptions
-from pyasr.ivector.extractor import read_extractor, write_extractor
-from pyasr.ivector.online import ExtractOptions
+from pyasr.ivector.extract_ivectors import ExtractDirOptions
+from pyasr.ivector.ivector_extractor import read_extractor, write_extractor
+from pyasr.ivector.online_ivectors import ExtractOptions
 from pyasr.ivector.ubm import read_ubm, write_ubm
-from pyasr.lang.subwords import SubwordOptions, Subwords, train_subwords
-from pyasr.nn.acoustic import AcousticModel, load_model, log_priors
-from pyasr.nn.feed_forward import DnnOptions, FeedForward
-from pyasr.nn.layered import LayeredNetwork, read_network
-from pyasr.nn.lstm_lm import load_lm
-from pyasr.parallel.comm import SoloComm
+from pyasr.lang.lang_dirs.subwords import SubwordOptions, Subwords, train_subwords
+from pyasr.nn.networks.acoustic import AcousticModel, load_model, log_priors
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.networks.layered import LayeredNetwork, read_network
+from pyasr.nn.networks.lstm_lm import load_lm
+from pyasr.parallel.communication.comm import SoloComm
 from pyasr.recognition.adaptation import FirstPasses
 from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
 from pyasr.recognition.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.system import System
-from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
+from pyasr.train.job.checkpoints import load_checkpoint, save_checkpoint
 
 NETWORK = "# a network\ntdnn splice=-1..1 dim=4\nlstm cells=4 recurrent=2 delay=1 repeat=2\naffine dim=3\ndelay frames=2\n"
 

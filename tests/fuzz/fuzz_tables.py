@@ -19,17 +19,17 @@ sys.path.append(str(FIXTURES.parents[2] / "egs/amazon_queen/s5/local"))
 
 from queen import QueenFile, read_texts  # noqa: E402
 
-from pyasr.base import options  # noqa: E402
-from pyasr.cluster.runner_config import read_runner_config  # noqa: E402
-from pyasr.data.audio import read_audio  # noqa: E402
-from pyasr.data.ctm import read_ctm  # noqa: E402
-from pyasr.data.datadir import DataDir  # noqa: E402
-from pyasr.data.distortion import parse_table  # noqa: E402
-from pyasr.data.sound_lists import SoundList  # noqa: E402
-from pyasr.data.validation import validate  # noqa: E402
-from pyasr.decode.compact import to_compact  # noqa: E402
-from pyasr.decode.lattice_io import read_compact_lattices, read_lattices, write_lattices  # noqa: E402
-from pyasr.decode.search import DecodeOptions, Decoder  # noqa: E402
+from pyasr.base.cli import options  # noqa: E402
+from pyasr.cluster.runner.runner_config import read_runner_config  # noqa: E402
+from pyasr.data.audio.audio_reading import read_audio  # noqa: E402
+from pyasr.data.augmentation.sound_lists import SoundList  # noqa: E402
+from pyasr.data.checks.validation import validate  # noqa: E402
+from pyasr.data.tables.datadir import DataDir  # noqa: E402
+from pyasr.data.tables.distortion import parse_table  # noqa: E402
+from pyasr.data.transcripts.ctm import read_ctm  # noqa: E402
+from pyasr.decode.lattices.compact_lattice import to_compact  # noqa: E402
+from pyasr.decode.lattices.lattice_io import read_compact_lattices, read_lattices, write_lattices  # noqa: E402
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder  # noqa: E402
 from pyasr.feats.inputs import InputOptions  # noqa: E402
 from pyasr.feats.kaldi_options import kaldi_input  # noqa: E402
 from pyasr.feats.options import MfccOptions  # noqa: E402
@@ -39,13 +39,13 @@ from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
 from pyasr.io.content import read_content  # noqa: E402
 from pyasr.io.int_vectors import job_archive_files, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
-from pyasr.io.text import read_numbers, read_table, read_utt2spk  # noqa: E402
-from pyasr.lang.arpa import read_arpa  # noqa: E402
-from pyasr.lang.dict_dir import read_dict_dir  # noqa: E402
-from pyasr.lang.grammar_fst import read_grammar_fst  # noqa: E402
-from pyasr.lang.lang_dir import LangDir  # noqa: E402
-from pyasr.lang.lexicon import read_cmudict, read_lexicon  # noqa: E402
-from pyasr.lang.silence_probs import read_silence_probs  # noqa: E402
+from pyasr.io.text_tables import read_numbers, read_table, read_utt2spk  # noqa: E402
+from pyasr.lang.grammars.grammar_fst import read_grammar_fst  # noqa: E402
+from pyasr.lang.lang_dirs.lang_dir import LangDir  # noqa: E402
+from pyasr.lang.lexicons.dict_dir import read_dict_dir  # noqa: E402
+from pyasr.lang.lexicons.lexicon import read_cmudict, read_lexicon  # noqa: E402
+from pyasr.lang.lexicons.silence_probs import read_silence_probs  # noqa: E402
+from pyasr.lang.ngrams.arpa import read_arpa  # noqa: E402
 from pyasr.lang.symbols import SymbolTable  # noqa: E402
 
 _LANG_PROPERTIES = ("phones", "words", "real_phones", "disambig_phones", "backoff_phone", "optional_silence", "oov", "sets",

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from toy_language import write_toy_lang
 
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.io.ark import ArkWriter
-from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 DIM = 4
 

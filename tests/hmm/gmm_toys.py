@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.topology import NO_PDF, HmmState, Topology, left_to_right
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import PDF_CLASS, ContextTree, Leaf, Split, Table
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.topology import NO_PDF, HmmState, Topology, left_to_right
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, Split, Table
 
 SIL, PHONES = 1, (2, 3, 4)
 LEXICON = {1: [((2, 3), 0.0), ((2, 4), 0.7)], 2: [((3,), 0.1)], 3: [((4, 3, 2), 0.0), ((3,), 0.5), ((4, 3), 1.0)]}

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 import kaldi_binaries
-from pyasr.hmm.h_transducer import add_self_loops, h_transducer
-from pyasr.hmm.topology import Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree, Leaf, Split, Table
+from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table
 from pyasr.io.openfst import Fst, read_fst, write_fst
-from pyasr.lang import fst_ops as ops
-from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.fst import fst_ops as ops
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 
 def random_tree(lang: LangDir, topology: Topology, seed: int) -> ContextTree:

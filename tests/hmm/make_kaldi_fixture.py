@@ -15,7 +15,7 @@ from pathlib import Path
 import kaldi_hmm_gmm as khg
 import numpy as np
 
-from pyasr.hmm.tree import ContextTree
+from pyasr.hmm.model.tree import ContextTree
 
 OUT = Path(__file__).parents[1] / "fixtures" / "kaldi_hmm.json"
 TOPO = """<Topology>

@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import numpy as np
 
-from pyasr.hmm.topology import NO_PDF, HmmState, Topology, left_to_right
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree
+from pyasr.hmm.model.topology import NO_PDF, HmmState, Topology, left_to_right
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree
 
 SIL, PHONES = (1, 2), (3, 4, 5, 6, 7, 8)
 SETS = [[1, 2], [3, 4], [5], [6], [7, 8]]

@@ -9,9 +9,9 @@ import numpy as np
 import soundfile
 from steps_here import step_of
 
-from pyasr.base.options import parse
-from pyasr.base.seeds import generator
-from pyasr.data.audio import INT16_SCALE, write_audio
+from pyasr.base.cli.options import parse
+from pyasr.base.cli.seeds import generator
+from pyasr.data.audio.audio_reading import INT16_SCALE, write_audio
 from pyasr.intake.own.preparing import Prepared, prepare
 
 RATE = 8000

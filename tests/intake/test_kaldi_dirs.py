@@ -11,14 +11,14 @@ from corpora import make_alignments, make_data, transition_model
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix, write_transforms
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import write_model
-from pyasr.intake.kaldi_dirs import CheckOptions, check_directories, kinds_of
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.model_file import write_model
+from pyasr.intake.kaldi_dir_checks import CheckOptions, check_directories, kinds_of
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.lang.lexicon import Lexicon
-from pyasr.lang.subword_lang import write_subword_lang
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.lang.lexicons.lexicon import Lexicon
+from pyasr.lang.lang_dirs.subword_lang import write_subword_lang
 
 NUM_PDFS, DIM = 5, 6
 OPTIONS = CheckOptions(need_text=False, audio="no", same_features=True)

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from pyasr.base.errors import UserError
-from pyasr.data.validation import validate
+from pyasr.data.checks.validation import validate
 from pyasr.intake.lhotse import read_manifests, save_data_dir
 
 RECORDINGS = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.data.validation import validate
+from pyasr.data.checks.validation import validate
 from pyasr.intake.lhotse import read_cuts, save_data_dir
 
 CUTS = Path(__file__).parents[1] / "fixtures/lhotse_cuts.jsonl"  # `cuts_of_lhotse`, written by lhotse 1.33

@@ -11,7 +11,7 @@ import pytest
 from own_corpora import tone, toy_speech, write
 from steps_here import run_here
 
-from pyasr.io.text import read_table
+from pyasr.io.text_tables import read_table
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "utils/new_recipe.py"

@@ -5,9 +5,9 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.intake.own.language import LanguageOptions, choose_language
 from pyasr.intake.own.words import Normaliser
-from pyasr.lang.english_numbers import cardinal, ordinal, plural, year
-from pyasr.lang.graphemes import letter_lexicon
-from pyasr.lang.prepare_dict import read_dictionary
+from pyasr.lang.pronouncing.english_numbers import cardinal, ordinal, plural, year
+from pyasr.lang.pronouncing.graphemes import letter_lexicon
+from pyasr.lang.pronouncing.prepare_dict import read_dictionary
 
 ENGLISH = [
     ("Hello, there!", "hello there"),

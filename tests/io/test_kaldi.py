@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 
 MATRIX = np.array([[0.1, -2.5e-8], [3.4e38, 7.0], [np.float32(np.pi), 0.0]], np.float32)
 

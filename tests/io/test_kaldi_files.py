@@ -10,16 +10,16 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.feats.transforms import read_matrix, read_transforms, write_matrix, write_transforms
-from pyasr.hmm.model import read_model, read_transitions, read_tree, write_model
-from pyasr.hmm.topology import Topology
-from pyasr.hmm.tree import ContextTree, Leaf, Split, Table, subnodes
+from pyasr.hmm.model.model_file import read_model, read_transitions, read_tree, write_model
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table, subnodes
 from pyasr.io.ark import ArkWriter, iterate, read_ark, write_ark
 from pyasr.io.fst_archive import read_fsts, write_fsts
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
-from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.io.posteriors import Posteriors, read_posteriors, write_posteriors
-from pyasr.lang.check_lang import find_problems
+from pyasr.lang.lang_dirs.check_lang import find_problems
 from pyasr.lang.symbols import SymbolTable
 
 KALDI = Path(__file__).parents[1] / "fixtures" / "kaldi"

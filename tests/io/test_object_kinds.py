@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import read_audio
-from pyasr.decode.lattice_io import read_either
+from pyasr.data.audio.audio_reading import read_audio
+from pyasr.decode.lattices.lattice_io import read_either
 from pyasr.feats.transforms import read_matrix
 from pyasr.io.ark import load_matrix, read_ark, read_scp
 from pyasr.io.fst_archive import read_fsts

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from pyasr.base.errors import UserError
 from pyasr.io.lazy_tables import Joined, Lazy, Stored, at_hand, having, mapped
 from pyasr.io.tables import Parsed, Table, TableBuilder, split_line
-from pyasr.io.text import write_table
+from pyasr.io.text_tables import write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=4)
 ITEMS = st.lists(st.tuples(WORD, st.lists(WORD, max_size=3).map(" ".join)), max_size=30)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.base.errors import UserError
-from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
+from pyasr.io.text_tables import invert, read_numbers, read_table, read_utt2spk, write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=6)
 

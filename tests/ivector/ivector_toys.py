@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.data.datadir import write_data_dir
-from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.data.tables.datadir import write_data_dir
+from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.io.ark import ArkWriter
-from pyasr.ivector.extractor import IvectorExtractor
+from pyasr.ivector.ivector_extractor import IvectorExtractor
 from pyasr.ivector.stats import BaumWelchStats, collect
 
 NUM_GAUSS, DIM = 4, 3

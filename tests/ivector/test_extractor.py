@@ -8,13 +8,13 @@ import pytest
 from ivector_toys import DIM, NUM_GAUSS, planted_stats, random_extractor, spoken, one_hot
 
 from pyasr.base.errors import UserError
-from pyasr.base.progress_note import VARIABLE, read_note
-from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.base.outputs.progress_note import VARIABLE, read_note
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 from pyasr.ivector.em import Accumulators, EmOptions, FrameTotals, first_extractor, log_likelihood, train, update
-from pyasr.ivector.extractor import read_extractor, write_extractor
+from pyasr.ivector.ivector_extractor import read_extractor, write_extractor
 from pyasr.ivector.stats import BaumWelchStats, collect
-from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.threads import run_threads
+from pyasr.parallel.communication.comm import SoloComm
+from pyasr.parallel.communication.rank_threads import run_threads
 
 OPTIONS = EmOptions(ivector_dim=3, num_iters=8, gaussian_min_count=5.0, variance_floor_factor=0.01)
 

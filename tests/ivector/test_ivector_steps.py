@@ -9,10 +9,10 @@ from ivector_toys import DIM, write_speakers
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 from pyasr.feats.transforms import write_matrix
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
 from pyasr.ivector import train
 from pyasr.ivector.ubm import UBM_FILE, write_ubm

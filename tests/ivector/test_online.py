@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from ivector_toys import DIM, random_extractor, spoken, ubm_of
 
-from pyasr.ivector import online
-from pyasr.ivector.online import ExtractOptions, OnlineExtractor, SpeakerStats
+from pyasr.ivector import online_ivectors
+from pyasr.ivector.online_ivectors import ExtractOptions, OnlineExtractor, SpeakerStats
 from pyasr.ivector.ubm import PosteriorOptions, frame_posteriors
 
 EXTRACTOR = random_extractor()
@@ -35,7 +35,7 @@ def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
     ExtractOptions(max_remembered_frames=0, max_count=3.0, ivector_period=7), ExtractOptions(max_remembered_frames=0, ivector_period=1)])
 def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
     """Of all utterances of the speaker before, and frames 0 ... i P of this one; many rows at once or few."""
-    monkeypatch.setattr(online, "_PERIODS_AT_ONCE", 4)
+    monkeypatch.setattr(online_ivectors, "_PERIODS_AT_ONCE", 4)
     speaker, before, heard = OnlineExtractor(EXTRACTOR, UBM, options), SpeakerStats.zeros(EXTRACTOR.dim), np.zeros((0, DIM), np.float32)
     for length in LENGTHS:
         frames = utterance(length)

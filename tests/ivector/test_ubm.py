@@ -5,11 +5,11 @@ import pytest
 from gmm_toys import log_gaussians, random_model
 
 from pyasr.base.errors import UserError
-from pyasr.base.progress_note import VARIABLE, read_note
-from pyasr.io.kaldi import KaldiWriter
+from pyasr.base.outputs.progress_note import VARIABLE, read_note
+from pyasr.io.kaldi_objects import KaldiWriter
 from pyasr.ivector.ubm import PosteriorOptions, UbmOptions, frame_posteriors, read_ubm, train_ubm, write_ubm
-from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.threads import run_threads
+from pyasr.parallel.communication.comm import SoloComm
+from pyasr.parallel.communication.rank_threads import run_threads
 
 OPTIONS = UbmOptions(num_gauss=4, ubm_iters=14, ubm_split_iters=6)
 MEANS = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 6.0], [0.0, -6.0]])

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from pyasr.lang.arpa import Arpa, NgramTable
-from pyasr.lang.ngram import estimate
+from pyasr.lang.ngrams.arpa import Arpa, NgramTable
+from pyasr.lang.ngrams.ngram import estimate
 
 
 class Reader:

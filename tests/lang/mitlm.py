@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyasr.lang.arpa import Arpa, NgramTable, write_arpa
+from pyasr.lang.ngrams.arpa import Arpa, NgramTable, write_arpa
 
 
 def _directory() -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.nn.lstm_lm import LstmLm, WordLstm
+from pyasr.nn.networks.lstm_lm import LstmLm, WordLstm
 
 
 def random_lm(words: list[str], seed: int = 0, dim: int = 5, num_layers: int = 2) -> LstmLm:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pyasr.parallel.ring import WIRE_TYPES, RingAllreduce
+from pyasr.parallel.communication.ring import WIRE_TYPES, RingAllreduce
 
 UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # relative error of rounding to nearest
 

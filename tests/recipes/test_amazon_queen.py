@@ -17,7 +17,8 @@ from normalise import cardinal, normalise  # noqa: E402
 from queen import QueenFile, read_texts, segments  # noqa: E402
 from queen_toys import write_queen  # noqa: E402
 
-from pyasr.base import log, options, step  # noqa: E402
+from pyasr.base import log  # noqa: E402
+from pyasr.base.cli import options, step
 from pyasr.base.errors import UserError  # noqa: E402
 
 

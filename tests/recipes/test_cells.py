@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recorded_calls import RECIPE, calls, recorded_recipe
 
-from pyasr.report.claims import read_claims
+from pyasr.report.comparison.claims import read_claims
 
 EXPERIMENTS = RECIPE / "local" / "experiments"
 TRAINERS = ("steps/simulate_parallel.py", "steps/train_dnn.py")

@@ -6,8 +6,8 @@ import pytest
 from recorded_calls import ROOT, calls, options_of_all, recorded_recipe, scripts_of
 from steps_here import step_of
 
+from pyasr.base.cli.options import parse
 from pyasr.base.errors import UserError
-from pyasr.base.options import parse
 
 OF_NO_OPTIONS = ("utils/check_install.py",)
 SCRIPTS = [(recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) for script in scripts_of(recipe)]

@@ -12,14 +12,14 @@ import torch
 from corpora import make_data
 from steps_here import step_of
 
-from pyasr.base.option_flags import positionals_of
-from pyasr.base.options import parse
+from pyasr.base.cli.option_flags import positionals_of
+from pyasr.base.cli.options import parse
 from pyasr.feats.inputs import FeatureReader
-from pyasr.nn.acoustic import MODEL_FILE, load_model
-from pyasr.nn.layered import LayeredNetwork, read_network
-from pyasr.parallel.comm import SoloComm
-from pyasr.train.dnn import TrainSpec, train_rank
-from pyasr.train.targets import TARGETS_FILE
+from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
+from pyasr.nn.networks.layered import LayeredNetwork, read_network
+from pyasr.parallel.communication.comm import SoloComm
+from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.targets.pdf_targets import TARGETS_FILE
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from recorded_calls import CMD_SH, options_of_all
 
-from pyasr.base import recipe_options
+from pyasr.base.cli import recipe_options
 
 COMMAND = re.compile(r"(?<=\s)(steps|local|utils|\$of_\w+)/[\w$]+\.py(?=\s)")
 SHARED = "utils/recipe_decoding.sh"

@@ -30,11 +30,11 @@ fi
 STEP = """
 import sys
 from pathlib import Path
-from pyasr.cluster.jobs import JobOptions, Recovery, run_jobs, run_ranks
-from pyasr.base.job_options import RankJobOptions
-from pyasr.base.step import run_step
+from pyasr.cluster.ranks.jobs import JobOptions, Recovery, run_jobs, run_ranks
+from pyasr.base.cli.job_options import RankJobOptions
+from pyasr.base.cli.step import run_step
 from dataclasses import dataclass
-from pyasr.base.options import argument
+from pyasr.base.cli.options import argument
 
 @dataclass(frozen=True)
 class Step:

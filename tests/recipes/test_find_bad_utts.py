@@ -10,8 +10,8 @@ from gmm_corpus import write_corpus
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.decode.biased import groups_of, top_words
-from pyasr.io.text import read_table, write_table
+from pyasr.decode.decoding.biased import groups_of, top_words
+from pyasr.io.text_tables import read_table, write_table
 from pyasr.score.bad_utts import BadUttOptions, compare, write_report
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ import fisher_discs
 import pytest
 from steps_here import step_of
 
-from pyasr.base.option_flags import positionals_of
-from pyasr.base.options import parse
+from pyasr.base.cli.option_flags import positionals_of
+from pyasr.base.cli.options import parse
 
 RECIPE = Path(__file__).parents[2] / "egs" / "fisher_english" / "s5"
 

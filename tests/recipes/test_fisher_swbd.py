@@ -12,8 +12,8 @@ import swbd_discs
 from recorded_calls import calls, recorded_recipe
 from steps_here import run_here, step_of
 
-from pyasr.base.options import parse
-from pyasr.lang.dict_dir import read_dict_dir
+from pyasr.base.cli.options import parse
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
 
 RECIPE = Path(__file__).parents[2] / "egs" / "fisher_swbd" / "s5"
 

@@ -11,17 +11,17 @@ import kaldialign
 import numpy as np
 import pytest
 
-from pyasr.base import options
+from pyasr.base.cli import options
 from pyasr.base.errors import UserError
 from pyasr.feats.deltas import splice
 from pyasr.feats.inputs import FeatureReader, InputOptions, open_features
-from pyasr.hmm.gmm_dir import write_static_files
-from pyasr.hmm.model import read_model
+from pyasr.hmm.model.gmm_dir import write_static_files
+from pyasr.hmm.model.model_file import read_model
 from pyasr.io.ark import read_ark
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
-from pyasr.io.kaldi import KaldiReader
-from pyasr.io.text import read_table, write_table
-from pyasr.lang.lang_dir import LangDir
+from pyasr.io.kaldi_objects import KaldiReader
+from pyasr.io.text_tables import read_table, write_table
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 ROOT = Path(__file__).resolve().parents[2]
 KALDI = ROOT / "tests" / "fixtures" / "kaldi"

@@ -9,11 +9,11 @@ import pytest
 from recorded_calls import ROOT, calls, options_of_all, recorded_recipe, scripts_of
 
 from pyasr.report.plan import room
-from pyasr.report.plan.calls import parse_call
-from pyasr.report.plan.copies import Speech
-from pyasr.report.plan.corpus import Corpus, Disk
+from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import Need, make_plan
+from pyasr.report.plan.planned_calls import parse_call
+from pyasr.report.plan.planned_data import Corpus, Disk
 from pyasr.report.plan.rates import read_rates
 from pyasr.report.plan.works import BEFORE, LITTLE, WORKS
 

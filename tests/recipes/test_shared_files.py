@@ -9,7 +9,7 @@ import pytest
 from recorded_calls import ROOT, calls, recorded_recipe
 from steps_here import step_of
 
-from pyasr.base.options import parse
+from pyasr.base.cli.options import parse
 
 RECIPES = sorted((ROOT / "egs").glob("*/s5"))
 SETTINGS = ("cmd.sh", "path.sh")  # a user's own in each recipe

@@ -13,7 +13,7 @@ import swbd_discs
 from recorded_calls import calls, recorded_recipe
 from steps_here import step_of
 
-from pyasr.base.options import parse
+from pyasr.base.cli.options import parse
 
 RECIPE = Path(__file__).parents[2] / "egs" / "swbd" / "s5"
 OF_DISCS = {"swbd": ["swbd", "transcripts", "docs"], "eval2000": ["audio", "text"], "rt03": ["rt03", "glm"], "lm_text": ["fisher"]}

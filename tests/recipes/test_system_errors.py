@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyasr.cluster import jobs
+from pyasr.cluster.ranks import jobs
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import error_ground  # noqa: E402

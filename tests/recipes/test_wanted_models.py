@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recorded_calls import RECIPE, calls, recorded_recipe
 
-from pyasr.train.steps.smbr import SmbrTraining
+from pyasr.train.steps.smbr_step import SmbrTraining
 
 SCRIPT = (RECIPE / "run_models.sh").read_text(encoding="utf-8")
 MODELS = re.search(r'^models="([^"]*)"', SCRIPT, re.M).group(1).split()

@@ -18,8 +18,8 @@ from tone_toys import (
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.io.text import read_table
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.io.text_tables import read_table
 from pyasr.recognition import adaptation
 from pyasr.recognition.adaptation import Adaptation
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker

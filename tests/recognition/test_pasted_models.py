@@ -16,17 +16,17 @@ from tone_toys import (
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import read_done
-from pyasr.feats.pasted import PasteOptions
-from pyasr.hmm.model import MODEL
+from pyasr.base.outputs.fingerprint import read_done
+from pyasr.feats.extraction.pasted import PasteOptions
+from pyasr.hmm.model.model_file import MODEL
 from pyasr.io.ark import ArkWriter, load_all
-from pyasr.io.text import read_table, write_table
-from pyasr.nn.acoustic import load_scorer
+from pyasr.io.text_tables import read_table, write_table
+from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.recognition.packed import read_info
 from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.provenance import FeatureSource, PastedData
-from pyasr.recognition.recordings import Recording, read_recordings
+from pyasr.recognition.packed_inputs import FeatureSource, PastedData
+from pyasr.recognition.recording_input import Recording, read_recordings
 
 SAID = {name: [str(word) for word in np.random.default_rng(seed).choice(WORDS, 14)] for seed, name in enumerate(("a1", "a2", "b"))}
 CUTS = {"a": CutOptions(), "b": CutOptions(max_segment_s=2.0, min_segment_s=1.0, min_pause_s=0.1)}  # of each speaker's recordings

@@ -1,4 +1,4 @@
-"""`pyasr.recognition.recordings`: which files a directory stands for, pipes, and what is said of those that cannot be read."""
+"""`pyasr.recognition.recording_input`: which files a directory stands for, pipes, and what is said of those that cannot be read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from shorten_encoder import shortened_sphere
 from tone_toys import RATE
 
 from pyasr.base.errors import UserError
-from pyasr.data import audio_sizes
-from pyasr.recognition.recordings import find_audio, of_bytes, read_recordings
+from pyasr.data.audio import audio_sizes
+from pyasr.recognition.recording_input import find_audio, of_bytes, read_recordings
 
 
 def test_links_to_folders_are_followed_and_each_folder_counts_once(tmp_path):

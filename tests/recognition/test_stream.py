@@ -29,25 +29,25 @@ from tone_toys import (
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
-from pyasr.data import audio_sizes
-from pyasr.decode.endpoint import EndpointOptions
-from pyasr.decode.utterance_search import UtteranceSearch
+from pyasr.data.audio import audio_sizes
+from pyasr.decode.search.endpoint import EndpointOptions
+from pyasr.decode.search.utterance_search import UtteranceSearch
 from pyasr.feats.cmvn import SlidingOptions, cmvn_stats
-from pyasr.feats.extractor import Extractor
+from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.online import KnownBefore, OnlineExtractor, OnlineInput
+from pyasr.feats.extraction.streamed_features import KnownBefore, OnlineExtractor, OnlineInput
 from pyasr.feats.options import FbankOptions, PitchOptions
 from pyasr.feats.transforms import write_matrix
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import write_model
-from pyasr.nn.acoustic import AcousticModel
-from pyasr.nn.feed_forward import DnnOptions, FeedForward
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.model_file import write_model
+from pyasr.nn.networks.acoustic import AcousticModel
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.recognition.formats import FORMATS
 from pyasr.recognition.front_end import inputs_of_speaker
 from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.packed import GMM, NETWORK
-from pyasr.recognition.recordings import live_blocks
+from pyasr.recognition.recording_input import live_blocks
 
 SAID = ["do", "mi", "fa", "re", "do", "fa"]
 BINS = FBANK.mel.num_mel_bins

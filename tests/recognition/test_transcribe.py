@@ -19,17 +19,17 @@ from steps_here import run_here
 from tone_toys import RATE, WORD_S, WORDS, begin_s, decode_and_score, speech, write_data, write_system
 
 import pyasr
-from pyasr.base import step
+from pyasr.base.cli import step
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
-from pyasr.io.text import read_table
+from pyasr.io.text_tables import read_table
 from pyasr.recognition import recognizer as recognizer_module
-from pyasr.recognition import recordings, system
+from pyasr.recognition import recording_input, system
 from pyasr.recognition.acoustics import Gaussians
 from pyasr.recognition.packed import PackedFile
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.recordings import Recording, find_audio, read_recordings
+from pyasr.recognition.recording_input import Recording, find_audio, read_recordings
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(i).choice(WORDS, 4 + i)] for i in range(4)}
 
@@ -185,7 +185,7 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
 @pytest.mark.parametrize("module, name, num_bytes", [
-    (recordings, "decode_audio", lambda content: content.getbuffer().nbytes), (recognizer_module, "cut_at_pauses", lambda wave: 2 * len(wave)),
+    (recording_input, "decode_audio", lambda content: content.getbuffer().nbytes), (recognizer_module, "cut_at_pauses", lambda wave: 2 * len(wave)),
 ])
 def test_a_recording_too_long_for_memory_does_not_stop_the_others(module, name, num_bytes, one_speaker, exp, tmp_path, capsys, monkeypatch):
     for copy, utt in (("a", "u0"), ("long", "u3"), ("z", "u1")):

@@ -9,23 +9,23 @@ import soundfile
 import torch
 from steps_here import run_here
 
-from pyasr.base.options import save
-from pyasr.decode.determinize import DeterminizeOptions
-from pyasr.decode.search import DecodeOptions
-from pyasr.feats.extractor import Extractor
+from pyasr.base.cli.options import save
+from pyasr.decode.lattices.determinize import DeterminizeOptions
+from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions
-from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import write_model
-from pyasr.hmm.topology import Topology, left_to_right
-from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.model_file import write_model
+from pyasr.hmm.model.topology import Topology, left_to_right
+from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.io.text import write_table
-from pyasr.lang.ctc_graph import ctc_graph
-from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN
+from pyasr.io.text_tables import write_table
+from pyasr.lang.grammars.ctc_graph import ctc_graph
+from pyasr.lang.lang_dirs.subwords import BLANK, BOUNDARY, UNKNOWN
 from pyasr.lang.symbols import SymbolTable
-from pyasr.nn.acoustic import AcousticModel
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.networks.acoustic import AcousticModel
+from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
 

@@ -10,13 +10,13 @@ import pytest
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import stage_output
-from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.base.outputs.output import stage_output
+from pyasr.data.tables.datadir import DataDir, write_data_dir
+from pyasr.report.comparison.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.results import best_on_dev, results_page, results_table, tables
-from pyasr.report.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.systems import find_systems, paired
-from pyasr.score.decode_dir import Chosen, read_params, read_summary, write_scoring
 from pyasr.score.filters import TextFilter
+from pyasr.score.score_dir import Chosen, read_params, read_summary, write_scoring
 
 POINTS = ((7, 0.0), (8, 0.0))
 

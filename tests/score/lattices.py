@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.data.datadir import write_data_dir
-from pyasr.decode.lattice import from_arcs
-from pyasr.decode.lattice_io import write_lattices
+from pyasr.data.tables.datadir import write_data_dir
+from pyasr.decode.lattices.lattice import from_arcs
+from pyasr.decode.lattices.lattice_io import write_lattices
 
 WORDS = {"<eps>": 0, "yes": 1, "no": 2, "well": 3}
 

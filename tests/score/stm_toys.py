@@ -142,9 +142,9 @@ def rows_of_sctk(stm: Path, ctm: Path, glm: Path | None, directory: Path) -> Row
 
 
 def our_rows(stm: Path, ctm: Path, glm: Path | None) -> Rows:
-    from pyasr.data.glm import read_glm
-    from pyasr.data.stm import read_stm
-    from pyasr.score.hub5.ctm import read_entries
+    from pyasr.data.transcripts.glm import read_glm
+    from pyasr.data.transcripts.stm import read_stm
+    from pyasr.score.hub5.ctm_elements import read_entries
     from pyasr.score.hub5.scorer import StmScorer
 
     scorer = StmScorer(read_stm(stm), glm and read_glm(glm))

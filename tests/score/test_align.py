@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sclite import SCLITE, sclite_counts
 
-from pyasr.score.align import Counts, align, count, count_many
+from pyasr.score.word_alignment import Counts, align, count, count_many
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=8)
 

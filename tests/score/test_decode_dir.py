@@ -12,8 +12,8 @@ from lattices import choice, make_data, make_decode_dir, make_lang
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.decode.lattice import from_arcs
-from pyasr.score.decode_dir import PointOptions, best_point, scoring_dir
+from pyasr.decode.lattices.lattice import from_arcs
+from pyasr.score.score_dir import PointOptions, best_point, scoring_dir
 
 ROOT = Path(__file__).parents[2]
 

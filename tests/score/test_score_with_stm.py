@@ -13,11 +13,11 @@ from steps_here import run_here
 from stm_toys import MISSING, our_rows, rows_of_sctk
 
 from pyasr.base.errors import UserError
-from pyasr.data.ctm import CtmLine
-from pyasr.data.datadir import write_data_dir
-from pyasr.decode.determinize import determinize
-from pyasr.decode.lattice import best_path
-from pyasr.decode.lattice_io import write_lattices
+from pyasr.data.tables.datadir import write_data_dir
+from pyasr.data.transcripts.ctm import CtmLine
+from pyasr.decode.lattices.determinize import determinize
+from pyasr.decode.lattices.lattice import best_path
+from pyasr.decode.lattices.lattice_io import write_lattices
 
 PLACES = {"a-1": ("en_1 A", 1.0), "a-2": ("en_1 A", 2.0), "b-1": ("en_1 B", 0.25), "c-1": ("sw_2 A", 0.5), "c-2": ("sw_2 A", 3.0)}
 NUM_FRAMES, GLM = 80, "w1 => {W1 / W2 W3} / [ ] __ [ ]\nw4 => W5 W6\n"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from trees import write_tone
 
-from pyasr.data.ctm import CtmLine, Recordings, read_ctm
-from pyasr.data.datadir import DataDir, write_data_dir
-from pyasr.data.perturb import Perturbation, perturbed
-from pyasr.data.validation import validate
+from pyasr.data.augmentation.perturb import Perturbation, perturbed
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir, write_data_dir
+from pyasr.data.transcripts.ctm import CtmLine, Recordings, read_ctm
 from pyasr.score.split_utterances import Cut, SplitOptions, _Channel, best_cuts, possible_cuts, split_utterances, timed_words
 
 UTILS = Path(__file__).parents[2] / "utils"

@@ -9,12 +9,12 @@ import pytest
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.data.ctm import CtmLine
-from pyasr.data.glm import read_glm
-from pyasr.data.stm import read_stm
-from pyasr.score.hub5.ctm import read_entries
+from pyasr.data.transcripts.ctm import CtmLine
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.data.transcripts.stm import read_stm
+from pyasr.score.hub5.ctm_elements import read_entries
+from pyasr.score.hub5.scored_words import scored_lines
 from pyasr.score.hub5.scorer import StmScorer
-from pyasr.score.hub5.spoken import scored_lines
 
 HUB5 = Path(__file__).parents[1] / "fixtures/hub5"
 GLM = HUB5 / "rules.glm"

@@ -6,7 +6,7 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.score.bootstrap import by_group, difference_interval, wer_interval
 from pyasr.score.filters import TextFilter
-from pyasr.score.tables import per_speaker, per_utterance, wer_file
+from pyasr.score.score_tables import per_speaker, per_utterance, wer_file
 from pyasr.score.wer import score_texts
 
 REFERENCES = {"a-1": "one two three", "a-2": "four", "b-1": "five six"}

@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import torch
 
-from pyasr.hmm.topology import HmmState, Topology, left_to_right
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree, Leaf, Split, Table
+from pyasr.hmm.model.topology import HmmState, Topology, left_to_right
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table
 from pyasr.sequence.chain import AlignedPhones, chain_topology, windows_of
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.sequence.supervision import SupervisionOptions

@@ -5,13 +5,13 @@ import pytest
 import tree_toys
 from lfmmi_toys import chain_model
 
-from pyasr.hmm.phone_segments import split_to_phones
-from pyasr.hmm.questions import make_questions
-from pyasr.hmm.topology import Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import monophone_tree
-from pyasr.hmm.tree_building import Roots, build_tree
-from pyasr.hmm.tree_stats import accumulate_tree_stats
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import monophone_tree
+from pyasr.hmm.trees.phone_segments import split_to_phones
+from pyasr.hmm.trees.questions import make_questions
+from pyasr.hmm.trees.tree_building import Roots, build_tree
+from pyasr.hmm.trees.tree_stats import accumulate_tree_stats
 from pyasr.sequence.chain import AlignedPhones, aligned_phones, chain_alignment, chain_alignments, chain_topology, subsample
 
 OLD_TREE = monophone_tree(tree_toys.SETS, {phone: 3 for phone in tree_toys.topology().phones})

@@ -8,7 +8,7 @@ import pytest
 from lfmmi_toys import PHONES, chain_model, dense, lm_prob, model_probs, phone_strings, random_sequences, skipping_model
 
 from pyasr.base.errors import UserError
-from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.io.openfst import Fst
 from pyasr.sequence.chain import chain_topology
 from pyasr.sequence.denominator_graph import DenominatorGraph, initial_probs, make_denominator_graph

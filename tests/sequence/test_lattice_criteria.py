@@ -8,10 +8,10 @@ import torch
 from graphs import lattice_paths, random_graph, tid2pdf
 
 from pyasr.base.errors import UserError
-from pyasr.decode.compact import to_compact
-from pyasr.decode.determinize import determinize
-from pyasr.decode.lattice import Lattice, from_arcs
-from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.decode.lattices.compact_lattice import to_compact
+from pyasr.decode.lattices.determinize import determinize
+from pyasr.decode.lattices.lattice import Lattice, from_arcs
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate, path_posteriors
 from pyasr.sequence.hypotheses import hypotheses_of

@@ -6,8 +6,8 @@ import torch
 from lfmmi_toys import allowed_strings, chain_model, enumerated, random_sequences, skipping_model, string_weight
 
 from pyasr.base.errors import UserError
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import monophone_tree
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import monophone_tree
 from pyasr.sequence.chain import AlignedPhones, chain_topology
 from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi import lf_mmi_with_posteriors

@@ -69,7 +69,7 @@ def _numbers_of_bfloat16() -> Tensor:
 
 @fast_path("nn/fast_tanh.py", 2.0**-7)
 def tanh_of_bfloat16() -> Pairs:
-    from pyasr.nn.fast_tanh import Tanh
+    from pyasr.nn.layers.fast_tanh import Tanh
 
     x = _numbers_of_bfloat16()
     for shape in ((), (7,), (3, 5), (2, 3, 4), (2, 3, 2, 2, 2), (2, 1, 3, 2, 2, 2), (2, 0)):
@@ -119,7 +119,7 @@ def _of_layers(own: nn.Module, peer: nn.Module, *shape: int) -> Pairs:
 
 @fast_path("nn/linear.py", 1e-5)
 def linear_layer() -> Pairs:
-    from pyasr.nn.linear import Linear
+    from pyasr.nn.layers.linear import Linear
 
     for shape in ((2000, 60), (40, 50, 60), (60,)):
         yield from _of_layers(Linear(60, 70), nn.Linear(60, 70), *shape)
@@ -128,7 +128,7 @@ def linear_layer() -> Pairs:
 @fast_path("nn/natural_gradient.py", 1e-2)
 def residual_of_natural_gradient() -> Pairs:
     """A bfloat16 has 8 bits, and the plain form rounds once more."""
-    from pyasr.nn import natural_gradient
+    from pyasr.nn.layers import natural_gradient
 
     x, ht, w = matrix(50, 70, dtype=torch.bfloat16), matrix(4, 50, dtype=torch.bfloat16), matrix(4, 70, dtype=torch.bfloat16)
     xhat, square, square_hat = natural_gradient._residual(x, ht, w)
@@ -149,9 +149,9 @@ NETWORKS = {
 @fast_path("nn/natural_gradient.py", 0.25)
 def change_by_minibatches_in_bfloat16() -> Pairs:
     """What every kind of network learns from two, with natural gradient; rounding may decide which of two bands is the greater."""
-    from pyasr.nn.layered import LayeredNetwork
-    from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-    from pyasr.train.learner import Learner, LearnerOptions
+    from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
+    from pyasr.nn.networks.layered import LayeredNetwork
+    from pyasr.train.sgd.learner import Learner, LearnerOptions
 
     for lines in NETWORKS.values():
         changes = []
@@ -184,7 +184,7 @@ def differences_of_bfloat16() -> Pairs:
 
 @fast_path("parallel/flat.py", 2.0**-8)
 def update_of_parameters() -> Pairs:
-    from pyasr.parallel.flat import FlatParameters
+    from pyasr.parallel.mixing.flat import FlatParameters
 
     flat = FlatParameters([nn.Parameter(matrix(50, 70))], torch.bfloat16)
     before, gradient = flat.master.clone(), matrix(*flat.master.shape, seed=2, dtype=torch.bfloat16)
@@ -254,7 +254,7 @@ def forward_backward() -> Pairs:
 
 @fast_path("feats/pitch.py", 1e-5)
 def correlations_of_samples() -> Pairs:
-    from pyasr.feats import pitch
+    from pyasr.feats.compute import pitch
 
     signal = matrix(500).numpy()
     signal[300:] = 0
@@ -280,7 +280,7 @@ def _gaussians() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @fast_path("hmm/gmm_kernels.py", 1e-5)
 def scores_of_gaussians() -> Pairs:
-    from pyasr.hmm import gmm_kernels
+    from pyasr.hmm.model import gmm_kernels
 
     weights, offsets, feats = _gaussians()
     feats[3, 2] = np.nan
@@ -299,7 +299,7 @@ def scores_of_gaussians() -> Pairs:
 
 @fast_path("hmm/fmllr_kernels.py", 1e-5)
 def sums_over_gaussians() -> Pairs:
-    from pyasr.hmm.fmllr_kernels import expected_parameters
+    from pyasr.hmm.transforms.fmllr_kernels import expected_parameters
 
     weights, offsets, feats = _gaussians()
     frames, pdfs, shares = np.array([0, 4, 4, 19]), np.array([2, 0, 1, 2]), np.array([1, 0.25, 0.75, 0.5], np.float32)
@@ -315,7 +315,7 @@ def sums_over_gaussians() -> Pairs:
 
 def choices() -> dict[str, bool]:
     """What this process takes where the processor decides."""
-    from pyasr.nn import fast_tanh
+    from pyasr.nn.layers import fast_tanh
     from pyasr.tensor import processor, products
 
     return {"bfloat16 by default": processor.multiplies_bfloat16(), "registers of 512 bits": processor.has_avx512(),

@@ -104,8 +104,8 @@ def test_bounds(fused, name, size):
 ])  # fmt: skip
 def test_layers_with_these_kernels(fused, shape, monkeypatch):
     """Outputs and gradients, in float32 by both."""
-    from pyasr.nn import lstm_loop
-    from pyasr.nn.lstm import Lstm, side_by_side
+    from pyasr.nn.layers import lstm_loop
+    from pyasr.nn.layers.lstm import Lstm, side_by_side
 
     torch.manual_seed(1)
     layers, x = torch.nn.ModuleList(Lstm(3, H, backward=backward, **shape) for backward in (False, True)), torch.randn(6, N, 3)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyasr.nn.linear import Linear
+from pyasr.nn.layers.linear import Linear
 from pyasr.tensor import products
 from pyasr.tensor.products import add_mm, affine, minus_mm, mm
 

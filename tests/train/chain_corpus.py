@@ -9,17 +9,17 @@ import numpy as np
 from toy_language import write_arpa_text
 
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import monophone_tree
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.ark import ArkWriter
 from pyasr.io.int_vectors import write_int_vectors
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.io.text import write_table
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.grammar import make_grammar
-from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.lexicon import Lexicon
-from pyasr.lang.prepare_lang import LangOptions, write_lang
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.io.text_tables import write_table
+from pyasr.lang.grammars.grammar import make_grammar
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.sequence.chain import AlignedPhones, chain_alignment, chain_topology
 
 DIM = 6

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.hmm.topology import NO_PDF, HmmState, Topology
-from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import monophone_tree
+from pyasr.hmm.model.topology import NO_PDF, HmmState, Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.ark import ArkWriter
 from pyasr.io.int_vectors import write_int_vectors
-from pyasr.io.kaldi import KaldiWriter
-from pyasr.io.text import write_table
-from pyasr.train.targets import Targets
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.io.text_tables import write_table
+from pyasr.train.targets.pdf_targets import Targets
 
 DIM = 6
 

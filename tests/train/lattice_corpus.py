@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from corpora import DIM, make_alignments, make_data
 
-from pyasr.decode.determinize import determinize
-from pyasr.decode.lattice_dir import write_num_jobs
-from pyasr.decode.lattice_io import write_lattices
-from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
+from pyasr.decode.lattices.determinize import determinize
+from pyasr.decode.lattices.lattice_io import write_lattices
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.hmm.model import read_transitions
+from pyasr.hmm.model.model_file import read_transitions
 from pyasr.io.openfst import Fst
-from pyasr.nn.acoustic import AcousticModel, load_scorer
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, initialise
 
 NUM_PDFS, SCALE = 6, 0.3
 SILENCES = (5, 6)  # phones; phone p has pdf p - 1

@@ -6,7 +6,7 @@ import re
 
 from scheme_toys import names_of
 
-from pyasr.parallel.strategies.register import option_kinds
+from pyasr.parallel.mixing.register import option_kinds
 
 SCHEME_FLAGS = {"hadpsgd": ["--ranks-per-node", 2]}
 

@@ -5,7 +5,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.options import LearnerOptions
+from pyasr.train.training_options import LearnerOptions
 
 
 class Gpu:

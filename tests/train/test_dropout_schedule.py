@@ -6,10 +6,10 @@ from toy_jobs import Crash, crash_after, store, training, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.nn.dropout import Dropout
-from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.threads import run_threads
+from pyasr.parallel.communication.comm import SoloComm
+from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.train.dropout_schedule import DropoutSchedule
-from pyasr.train.learner import LearnerOptions
+from pyasr.train.sgd.learner import LearnerOptions
 
 KALDIS = "0,0@0.20,0.5@0.50,0"
 SCHEDULED = with_options(dnn=dict(dropout=0.25), learner=dict(dropout_schedule=KALDIS))

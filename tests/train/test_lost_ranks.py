@@ -18,7 +18,7 @@ from schemes import fitting
 from test_train_dnn import rank_processes
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.nn.acoustic import load_scorer
+from pyasr.nn.networks.acoustic import load_scorer
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = socket.gethostname()

@@ -16,9 +16,9 @@ from test_train_dnn import rank_processes, wait_for
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import ArkReader, ArkWriter, read_scp
-from pyasr.nn.acoustic import load_scorer
-from pyasr.nn.dbn import load_dbn
 from pyasr.nn.files import DBN_FILE
+from pyasr.nn.networks.acoustic import load_scorer
+from pyasr.nn.networks.dbn import load_dbn
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUT = ["--cmvn", "none", "--splice-left", 1, "--splice-right", 1]

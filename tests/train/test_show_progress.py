@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from steps_here import run_here
 
-from pyasr.base import run_times
 from pyasr.base.errors import UserError
-from pyasr.base.output import STARTED, stage_output
-from pyasr.base.run_times import RUNS
-from pyasr.cluster.status import JobStatus, write_status
+from pyasr.base.outputs import run_times
+from pyasr.base.outputs.output import STARTED, stage_output
+from pyasr.base.outputs.run_times import RUNS
+from pyasr.cluster.runner.status import JobStatus, write_status
 from pyasr.report.curves import spark
 
 INTERVAL = {"epoch": 2, "frames": 400, "total_frames": 1000, "rate": 0.1, "objective": -1.5, "accuracy": 0.6, "frames_per_s": 50, "left_s": 75}
@@ -163,8 +163,8 @@ import signal, sys, time
 from dataclasses import dataclass
 from pathlib import Path
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument
-from pyasr.base.step import output_of, run_step
+from pyasr.base.cli.options import argument
+from pyasr.base.cli.step import output_of, run_step
 
 @dataclass(frozen=True)
 class Step:

@@ -15,18 +15,18 @@ from scheme_toys import changed_groups
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import FbankOptions, MelOptions
-from pyasr.feats.warp import Warper
-from pyasr.nn.feed_forward import DnnOptions
+from pyasr.feats.compute.warp import Warper
+from pyasr.nn.networks.feed_forward import DnnOptions
 from pyasr.parallel.strategies import make_strategy, mixing_options
-from pyasr.train.chunks import Packing
-from pyasr.train.compact import Plain
-from pyasr.train.dnn import DnnTraining, make_learner
-from pyasr.train.frames import FrameStore
-from pyasr.train.learner import LearnerOptions
-from pyasr.train.trainer import LoopOptions, Trainer
+from pyasr.train.minibatches.chunks import Packing
+from pyasr.train.minibatches.feature_codec import Plain
+from pyasr.train.objectives.dnn_training import DnnTraining, make_learner
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.sgd.learner import LearnerOptions
+from pyasr.train.job.trainer import LoopOptions, Trainer
 from pyasr.train.schedules import ScheduleOptions, make_schedule
-from pyasr.train.shard import Shard
-from pyasr.train.stream import ResidentFrames, StreamedFrames
+from pyasr.train.data.data_shard import Shard
+from pyasr.train.data.minibatch_stream import ResidentFrames, StreamedFrames
 
 NUM_PDFS = 5
 SEED = 777

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.corpora.dictionaries import MISSING_FILE, by_count, dict_dir_of
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.lexicon import Lexicon, Phones
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon, Phones
 from pyasr.lang.symbols import write_lines
 
 SILENCE, OOV_WORD = "sil", "<unk>"

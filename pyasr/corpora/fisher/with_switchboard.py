@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyasr.corpora.fisher.dictionary import OOV_WORD, in_lower_case, write_dict
 from pyasr.corpora.switchboard.dictionary import lexicon_of
-from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
+from pyasr.lang.lexicons.lexicon import Lexicon, Phones, read_cmudict
 
 NOISES_OF_BOTH = {"[laughter]": "laughter", "[noise]": "noise", "[vocalized-noise]": "noise", OOV_WORD: "oov"}
 _IN_CMU_PHONES = {"ax": ("ah",), "en": ("ah", "n"), "el": ("ah", "l")}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pyasr.base.cli.step import make_part
 from pyasr.base.errors import UserError
-from pyasr.base.step import make_part
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio, write_audio_list
 from pyasr.corpora.conversations import LeftOut, tables_of
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.hub5.references import References, read_pem, read_references
 from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, find_files, log_calls, utterances_of
 from pyasr.corpora.texts import read_lines
-from pyasr.data.datadir import write_data_dir
-from pyasr.data.glm import read_glm
-from pyasr.io.text import write_table
+from pyasr.data.tables.datadir import write_data_dir
+from pyasr.data.transcripts.glm import read_glm
+from pyasr.io.text_tables import write_table
 from pyasr.lang.symbols import write_lines
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.corpora.conversations import hundredths
 from pyasr.corpora.texts import read_lines
-from pyasr.data.stm import COMMENT, Segment, check_times, log_repairs, no_segments, parse_stm
+from pyasr.data.transcripts.stm import COMMENT, Segment, check_times, log_repairs, no_segments, parse_stm
 
 CHANNELS = {"A": "A", "B": "B", "1": "A", "2": "B"}
 _PARENTHESES = str.maketrans("()", "  ")
@@ -36,7 +36,7 @@ class References:
 
 
 def read_references(paths: list[Path]) -> References:
-    """The segments of stm files, repaired (`pyasr.data.stm`); channels 1 and 2 are A and B, names of files are in lower case.
+    """The segments of stm files, repaired (`pyasr.data.transcripts.stm`); channels 1 and 2 are A and B, names of files are in lower case.
 
     Raises UserError as `parse_stm`, for other channels, and if there is no segment.
     """

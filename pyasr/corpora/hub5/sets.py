@@ -16,7 +16,7 @@ from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
 from pyasr.corpora.counts import Published
 from pyasr.corpora.discs import PACKED, Disc, files_by_name, log_calls_that_have, paths_below
 from pyasr.corpora.hub5.references import References, plain_words, span_of
-from pyasr.data.stm import Segment
+from pyasr.data.transcripts.stm import Segment
 
 MOST_STRETCH_S = 0.1
 Times = dict[tuple[str, int, int], tuple[float, float]]  # {(side, begin and end in 10 ms): decoded part of the recording, in seconds}

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.corpora.librispeech.parts import folders_below
-from pyasr.lang.lexicon import Lexicon
+from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.lang.symbols import read_word_lines
 
 LEXICON = "lexicon"

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.table_paths import as_named
+from pyasr.base.files.table_paths import as_named
 from pyasr.corpora.conversations import LeftOut
 from pyasr.corpora.discs import PACKED, files_by_name, paths_below
 from pyasr.corpora.texts import lines_of
-from pyasr.data import audio_ends, flac_length
+from pyasr.data.audio import audio_ends, flac_length
 from pyasr.io.content import open_file, readable
-from pyasr.io.text import read_lines
+from pyasr.io.text_tables import read_lines
 
 RATE_HZ = 16_000
 _UTTERANCE = re.compile(r"\d+-\d+-\d+")

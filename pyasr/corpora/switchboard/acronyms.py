@@ -1,5 +1,5 @@
 """Acronyms that are spoken letter by letter. Each is one word of the lexicon and the transcripts, `IBM` as `i._b._m.`, and is scored as
-letters (`pyasr.data.spoken`).
+letters (`pyasr.data.transcripts.spoken`).
 
     IBM  i._b._m.       i b m
     TVs  t._v.s         t v's
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from pyasr.lang.lexicon import Lexicon, Phones
+from pyasr.lang.lexicons.lexicon import Lexicon, Phones
 
 _NAMES = (
     "ey/b iy/s iy/d iy/iy/eh f/jh iy/ey ch/ay/jh ey/k ey/eh l/eh m/eh n/"

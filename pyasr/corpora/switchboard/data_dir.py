@@ -12,7 +12,7 @@ from pyasr.corpora.switchboard.calls import DISC, calls_with_both, utterances_of
 from pyasr.corpora.switchboard.dictionary import read_dictionary
 from pyasr.corpora.switchboard.speakers import SpeakerTables
 from pyasr.corpora.switchboard.transcripts import read_transcripts
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 
 
 def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path], tables: SpeakerTables, by_caller: bool) -> None:

@@ -19,11 +19,11 @@ from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in
 from pyasr.corpora.switchboard.text import NOISES, word_of
 from pyasr.corpora.switchboard.transcripts import Transcripts
 from pyasr.corpora.texts import lines_of
-from pyasr.data.spoken import letters_of
-from pyasr.io.text import write_table
-from pyasr.lang.dict_dir import DictDir
-from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
-from pyasr.lang.prepare_dict import DictOptions, look_up
+from pyasr.data.transcripts.spoken import letters_of
+from pyasr.io.text_tables import write_table
+from pyasr.lang.lexicons.dict_dir import DictDir
+from pyasr.lang.lexicons.lexicon import Lexicon, Phones, read_cmudict
+from pyasr.lang.pronouncing.prepare_dict import DictOptions, look_up
 from pyasr.lang.symbols import write_lines
 
 SILENCE_PHONES = ("sil", "spn", "nsn", "lau")

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from pyasr.base.errors import UserError
-from pyasr.base.pipes import is_command
-from pyasr.data.audio import audio_head, read_channels
-from pyasr.data.audio_lengths import seconds_of
-from pyasr.data.audio_looks import look_at_audio
-from pyasr.intake.own.corpus import Faults, Recording
+from pyasr.base.files.pipes import is_command
+from pyasr.data.audio.audio_checks import look_at_audio
+from pyasr.data.audio.audio_lengths import seconds_of
+from pyasr.data.audio.audio_reading import audio_head, read_channels
+from pyasr.intake.own.own_corpus import Faults, Recording
 
 SUFFIXES = frozenset(".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aifc .au .snd .caf .w64 .rf64 .wave".split())
 FOREIGN = frozenset(".m4a .mp4 .aac .wma .webm .amr .3gp .mov .mkv .avi .ape .wv .raw .pcm".split())

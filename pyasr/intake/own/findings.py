@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pyasr.intake.own.corpus import PARTS
+from pyasr.intake.own.own_corpus import PARTS
 from pyasr.intake.own.preparing import Prepared, choose_rate
 from pyasr.intake.own.sizes import lm_min_counts, lm_order, sizes_for
-from pyasr.lang.prepare_dict import LETTERS
+from pyasr.lang.pronouncing.prepare_dict import LETTERS
 
 _MUCH_KNOWN = 0.5  # share of the test sentences that also occur in train
 _LONG_S = 40.0

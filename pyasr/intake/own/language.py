@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.intake.own.corpus import NUM_NAMED
-from pyasr.lang.prepare_dict import CMUDICT, LETTERS, read_dictionary
+from pyasr.intake.own.own_corpus import NUM_NAMED
+from pyasr.lang.pronouncing.prepare_dict import CMUDICT, LETTERS, read_dictionary
 
 ENGLISH_COVERAGE = 0.85  # share of the running words; English texts reach 98 %, German ones 63 %
 _MOST_LETTERS = 150  # largest alphabet; larger sets are characters of words or syllables

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyasr.base.cli.options import group
 from pyasr.base.errors import UserError
-from pyasr.base.options import group
-from pyasr.base.output import atomic_write
-from pyasr.data.datadir import FILE_AND_CHANNEL
-from pyasr.intake.own.corpus import PARTS, Corpus, Faults, ReadingOptions, Utterance, named
+from pyasr.base.outputs.output import atomic_write
+from pyasr.data.tables.datadir import FILE_AND_CHANNEL
 from pyasr.intake.own.language import Language, LanguageOptions, choose_language
 from pyasr.intake.own.naming import find_parts, name_speakers, name_utterances
+from pyasr.intake.own.own_corpus import PARTS, Corpus, Faults, ReadingOptions, Utterance, named
 from pyasr.intake.own.sources import read_corpus
 from pyasr.intake.own.splitting import Split, SplitOptions, split
 from pyasr.intake.own.words import Normaliser

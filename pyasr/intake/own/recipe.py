@@ -7,17 +7,17 @@ import shlex
 from pathlib import Path
 
 import pyasr
-from pyasr.base import durable
+from pyasr.base.cli.options import to_json
+from pyasr.base.cli.step import is_forced
 from pyasr.base.errors import UserError
-from pyasr.base.options import to_json
-from pyasr.base.output import atomic_write
-from pyasr.base.step import is_forced
-from pyasr.base.written_files import WrittenFiles
-from pyasr.intake.own.corpus import PARTS
+from pyasr.base.files import durable
+from pyasr.base.outputs.output import atomic_write
+from pyasr.base.outputs.written_files import WrittenFiles
 from pyasr.intake.own.findings import has_several_channels
+from pyasr.intake.own.own_corpus import PARTS
 from pyasr.intake.own.preparing import CorpusOptions, Prepared, choose_rate
 from pyasr.intake.own.sizes import Sizes, fmllr_min_count, lm_min_counts, lm_order, sizes_for
-from pyasr.lang.prepare_dict import CMUDICT, LETTERS
+from pyasr.lang.pronouncing.prepare_dict import CMUDICT, LETTERS
 
 ROOT = Path(pyasr.__file__).resolve().parents[1]
 RECORD = ".new_recipe"

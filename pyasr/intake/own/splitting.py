@@ -6,9 +6,9 @@ import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.intake.own.corpus import PARTS, Corpus, Utterance
+from pyasr.intake.own.own_corpus import PARTS, Corpus, Utterance
 
 _LEAST_SPEAKERS = 8  # at least two of them are held out
 _MOST_SHARE_OF_ONE = 0.4  # largest share of the corpus of one speaker, for a split by speakers

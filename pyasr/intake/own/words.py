@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Container
 
-from pyasr.lang.english_numbers import cardinal, ordinal, plural, year
+from pyasr.lang.pronouncing.english_numbers import cardinal, ordinal, plural, year
 
 _MARK = re.compile(r"[\[<{][^\[\]<>{}]*[\]>}]")
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u0060": "'", "\u00b4": "'", "\u2032": "'"})

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.lang.arpa_reader import NO_PROBABILITY
-from pyasr.lang.ngram import BEGIN
 from pyasr.lang.ngrams import trie_kernels as kernels
+from pyasr.lang.ngrams.arpa_reader import NO_PROBABILITY
+from pyasr.lang.ngrams.ngram import BEGIN
 from pyasr.lang.ngrams.trie import Trie
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.option_uses import if_set
+from pyasr.base.cli.options import group, option
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_set
-from pyasr.base.options import group, option
-from pyasr.base.output import atomic_write
-from pyasr.lang.arpa import Arpa, Perplexity, read_arpa, text_scores
-from pyasr.lang.mixture import em_weights
+from pyasr.base.outputs.output import atomic_write
+from pyasr.lang.ngrams.arpa import Arpa, Perplexity, read_arpa, text_scores
 from pyasr.lang.ngrams.mix import mixture, share_of_unknown
+from pyasr.lang.ngrams.mixture import em_weights
+from pyasr.lang.ngrams.train_lm import TextOptions, read_eval_text, write_lm, write_perplexity
 from pyasr.lang.ngrams.trie import trie_of
-from pyasr.lang.train_lm import TextOptions, read_eval_text, write_lm, write_perplexity
 
 WEIGHTS_FILE = "weights"
 _SUM_TOLERANCE = 0.002  # accepts 0.333,0.333,0.333

@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.option_uses import if_set
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_set
-from pyasr.base.options import option
-from pyasr.lang.arpa import read_arpa
-from pyasr.lang.ngram import BEGIN, END
 from pyasr.lang.ngrams import trie_kernels as kernels
+from pyasr.lang.ngrams.arpa import read_arpa
+from pyasr.lang.ngrams.ngram import BEGIN, END
+from pyasr.lang.ngrams.train_lm import arpa_file, write_lm
 from pyasr.lang.ngrams.trie import Trie, trie_of
-from pyasr.lang.train_lm import arpa_file, write_lm
 
 _LN10 = np.log(10.0)
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pyasr.base import log
-from pyasr.lang.arpa import Arpa, NgramTable, ngram_keys
-from pyasr.lang.arpa_reader import NO_PROBABILITY
-from pyasr.lang.ngram import BEGIN, END
 from pyasr.lang.ngrams import trie_kernels as kernels
+from pyasr.lang.ngrams.arpa import Arpa, NgramTable, ngram_keys
+from pyasr.lang.ngrams.arpa_reader import NO_PROBABILITY
+from pyasr.lang.ngrams.ngram import BEGIN, END
 
 _NOISE = 1e-6  # error of sums of probabilities from ARPA files, which have 6 decimals
 

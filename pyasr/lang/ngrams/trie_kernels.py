@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.base.kernels import njit
-from pyasr.lang.arpa_kernels import find_key
+from pyasr.base.compiled.kernels import njit
+from pyasr.lang.ngrams.arpa_kernels import find_key
 
 
 @njit(cache=True, nogil=True)

@@ -32,20 +32,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.base.option_uses import unless_set
-from pyasr.base.options import option
-from pyasr.base.seeds import generator
-from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
+from pyasr.base.cli.option_uses import unless_set
+from pyasr.base.cli.options import option
+from pyasr.base.cli.seeds import generator
+from pyasr.parallel.mixing.asynchronous import AsynchronousStrategy
+from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.peers import ASK, REQUEST_TAG, STOP, Peer
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import TopologyOptions
 from pyasr.parallel.strategies.neighbours import NeighbourPeer
-from pyasr.parallel.strategies.options import TopologyOptions
-from pyasr.parallel.strategies.peers import ASK, REQUEST_TAG, STOP, Peer
-from pyasr.parallel.strategies.register import register
-from pyasr.parallel.strategies.wire import Wire
 
 if TYPE_CHECKING:
     import torch
 
-    from pyasr.parallel.comm import Comm
+    from pyasr.parallel.communication.comm import Comm
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.parallel.strategies.options import AveragingOptions
-from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
-from pyasr.parallel.strategies.register import register
+from pyasr.parallel.mixing.periodic import PeriodicStrategy, average
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import AveragingOptions
 
 if TYPE_CHECKING:
     import torch

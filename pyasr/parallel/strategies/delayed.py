@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pyasr.parallel.mixing.periodic import PeriodicStrategy
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import FirstMixingOptions, TopologyOptions
 from pyasr.parallel.strategies.gossip import Gossiper
-from pyasr.parallel.strategies.options import FirstMixingOptions, TopologyOptions
-from pyasr.parallel.strategies.periodic import PeriodicStrategy
-from pyasr.parallel.strategies.register import register
-from pyasr.parallel.topologies import TOPOLOGIES, Topology, topology_named
+from pyasr.parallel.topology.topologies import TOPOLOGIES, Topology, topology_named
 
 if TYPE_CHECKING:
     import torch

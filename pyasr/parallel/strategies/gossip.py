@@ -1,4 +1,4 @@
-r"""Mixing with a few other ranks at a time, as given by a topology (`pyasr.parallel.topologies`).
+r"""Mixing with a few other ranks at a time, as given by a topology (`pyasr.parallel.topology.topologies`).
 
 In round k, after local training, rank r computes x_r <- sum_s W_k[r, s] x_s. The consensus at the end of an epoch, the mean over ranks, is
 the model. With `--all-reduce-epochs 1` the first epoch averages over all ranks by an all-reduce, as Su's Kaldi has done since June 2015,
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.base.options import option
-from pyasr.parallel.strategies.options import AveragingOptions
-from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
-from pyasr.parallel.strategies.register import register
-from pyasr.parallel.strategies.wire import Wire
-from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
+from pyasr.base.cli.options import option
+from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.periodic import PeriodicStrategy, average
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import AveragingOptions
+from pyasr.parallel.topology.topologies import TOPOLOGIES, Round, Topology
 
 if TYPE_CHECKING:
     import torch

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.base.options import option
+from pyasr.base.cli.options import option
+from pyasr.parallel.mixing.base import Mixing
+from pyasr.parallel.mixing.gradient_sum import GradientSum
+from pyasr.parallel.mixing.mixing_schedule import MinibatchTimetable
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import FirstMixingOptions, PeriodicOptions
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
-from pyasr.parallel.strategies.base import Mixing
-from pyasr.parallel.strategies.gradient_sum import GradientSum
-from pyasr.parallel.strategies.options import FirstMixingOptions, PeriodicOptions
-from pyasr.parallel.strategies.register import register
-from pyasr.parallel.strategies.timetable import MinibatchTimetable
 
 if TYPE_CHECKING:
     import torch

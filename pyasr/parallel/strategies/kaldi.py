@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.base.options import option
+from pyasr.base.cli.options import option
+from pyasr.parallel.mixing.base import Mixing
+from pyasr.parallel.mixing.mixing_schedule import Timetable
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import MomentumMixingOptions, PeriodOptions
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
-from pyasr.parallel.strategies.base import Mixing
-from pyasr.parallel.strategies.options import MomentumMixingOptions, PeriodOptions
-from pyasr.parallel.strategies.register import register
-from pyasr.parallel.strategies.timetable import Timetable
 
 if TYPE_CHECKING:
     import torch

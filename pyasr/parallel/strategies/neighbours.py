@@ -2,7 +2,7 @@ r"""Rings without a barrier: learners mix with their neighbours' last published 
 
 References: W. Zhang, X. Cui, et al. (IBM), arXiv:2002.01119, and X. Cui et al., arXiv:2110.11199: fixed and random mixing (FM, RM).
 
-With T_k the matrix of round k of a topology (`pyasr.parallel.topologies`), step k = 0, 1, ... of learner l is
+With T_k the matrix of round k of a topology (`pyasr.parallel.topology.topologies`), step k = 0, 1, ... of learner l is
 
     at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the weights that j published last
     then                w_l <- h - a g,    which l publishes
@@ -29,16 +29,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pyasr.parallel.strategies.asynchronous import merge
-from pyasr.parallel.strategies.options import TopologyOptions
-from pyasr.parallel.strategies.peers import ASK, REQUEST_TAG, STOP, Peer
-from pyasr.parallel.topologies import topology_named
+from pyasr.parallel.mixing.asynchronous import merge
+from pyasr.parallel.mixing.peers import ASK, REQUEST_TAG, STOP, Peer
+from pyasr.parallel.mixing.scheme_options import TopologyOptions
+from pyasr.parallel.topology.topologies import topology_named
 
 if TYPE_CHECKING:
     import torch
 
-    from pyasr.parallel.comm import Comm
-    from pyasr.parallel.strategies.wire import Wire
+    from pyasr.parallel.communication.comm import Comm
+    from pyasr.parallel.mixing.payload_codec import Wire
 
 _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.base.options import option
-from pyasr.parallel.strategies.base import Mixing
-from pyasr.parallel.strategies.options import PeriodicOptions
-from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
-from pyasr.parallel.strategies.register import register
+from pyasr.base.cli.options import option
+from pyasr.parallel.mixing.base import Mixing
+from pyasr.parallel.mixing.periodic import PeriodicStrategy, average
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import PeriodicOptions
 
 if TYPE_CHECKING:
     import torch

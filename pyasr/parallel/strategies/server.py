@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
-from pyasr.parallel.strategies.options import SchemeOptions
-from pyasr.parallel.strategies.register import register
-from pyasr.parallel.strategies.wire import Wire
+from pyasr.parallel.mixing.asynchronous import AsynchronousStrategy
+from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.register import register
+from pyasr.parallel.mixing.scheme_options import SchemeOptions
 
 if TYPE_CHECKING:
     import torch

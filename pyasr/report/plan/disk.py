@@ -7,12 +7,12 @@ import os
 import re
 from pathlib import Path
 
-from pyasr.base.foreign_json import read_object
-from pyasr.data.datadir import DataDir
-from pyasr.report.plan.calls import Call, from_command
-from pyasr.report.plan.copies import Speech
-from pyasr.report.plan.corpus import Disk
+from pyasr.base.files.foreign_json import read_object
+from pyasr.data.tables.datadir import DataDir
+from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.networks import NetworkSize
+from pyasr.report.plan.planned_calls import Call, from_command
+from pyasr.report.plan.planned_data import Disk
 
 _BYTES_PER_WORD = 5.5
 _MOST_LINES = 100  # lines of an ARPA file that are read for its sizes
@@ -63,6 +63,6 @@ def num_words(path: Path) -> float | None:
 
 def network_size(path: Path, columns: int, outputs: int, chunk: int) -> NetworkSize:
     """The size of a network from a file of layers. Raises UserError for an invalid file."""
-    from pyasr.nn.size import size_of_network  # imports torch
+    from pyasr.nn.networks.size import size_of_network  # imports torch
 
     return NetworkSize(*size_of_network(path, columns, outputs, chunk))

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 from pyasr.base.errors import UserError
-from pyasr.report.plan.calls import Call
-from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.gpu import gpu_seconds
+from pyasr.report.plan.planned_calls import Call
+from pyasr.report.plan.planned_data import Corpus
 from pyasr.report.plan.rates import Rates, at
 from pyasr.report.plan.works import BEFORE, FRAMES_PER_HOUR, LITTLE, WORKS, Work, key_of
 
@@ -124,7 +124,8 @@ def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> 
 
 
 def _most_held_mb(work: Work, hours: float) -> float:
-    """MB of features and alignment that a process keeps unless the call says otherwise: of GMMs as `pyasr.hmm.store` has it."""
+    """MB of features and alignment that a process keeps unless the call says otherwise: of GMMs as `pyasr.hmm.shards.shard_store`
+    has it."""
     if work.workers != "nj":
         return math.inf
     frames = FRAMES_PER_HOUR * hours

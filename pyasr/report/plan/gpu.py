@@ -5,8 +5,8 @@ The numbers are in the file of rates; docs/recipes.md describes their origin.
 
 from __future__ import annotations
 
-from pyasr.report.plan.calls import Call
-from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.planned_calls import Call
+from pyasr.report.plan.planned_data import Corpus
 from pyasr.report.plan.works import FRAMES_PER_HOUR, hours_of_epochs, with_natural_gradient
 
 _MINIBATCHES = {"train_dnn": 512, "train_lfmmi": 1600}  # default minibatch in frames

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyasr.report.plan.calls import Call
+from pyasr.report.plan.planned_calls import Call
 
 FEED_FORWARD = "feed-forward"
 _FLOPS_OF_TRAINING = 6  # per product and frame: forward, and backward for weights and inputs
@@ -20,7 +20,7 @@ class NetworkSize:
 
     parameters  total number
     products    multiply-add operations per frame of the features
-    kind        kind of layers: `feed-forward`, or the kind that `pyasr.nn.size` finds for a file of layers
+    kind        kind of layers: `feed-forward`, or the kind that `pyasr.nn.networks.size` finds for a file of layers
     maps        number of matrices
     steps       number of sequential steps of recurrent layers in a chunk, over all layers and directions
     """

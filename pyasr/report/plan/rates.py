@@ -13,8 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.foreign_json import read_object
-from pyasr.base.output import atomic_write
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.outputs.output import atomic_write
 
 Line = tuple[float, float]
 _LEAST_WEIGHED = 1e-3  # relative to the maximum x: smaller x get no more weight

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyasr.base.host_memory import total_bytes
-from pyasr.base.places import existing_part
+from pyasr.base.files.places import existing_part
+from pyasr.base.host.host_memory import total_bytes
 from pyasr.report.plan.estimate import Need, Plan
 
 _GB = 1e9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.estimate import Cost, Plan
+from pyasr.report.plan.planned_data import Corpus
 from pyasr.report.plan.rates import Rates
 from pyasr.report.text_table import markdown_table
 

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyasr.report.plan.calls import Call
-from pyasr.report.plan.corpus import Corpus
 from pyasr.report.plan.networks import NetworkSize, pretraining_gflop
+from pyasr.report.plan.planned_calls import Call
+from pyasr.report.plan.planned_data import Corpus
 
 FRAMES_PER_HOUR = 360_000
 BEAM, _FACTOR_OF_BEAM = 13.0, 1.4  # real-time factor of the search with beams of 15, 13, 11 on egs/amazon_queen's tri2: 0.082, 0.041, 0.021

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pyasr.data.glm import RuleSet, ascii_upper
+from pyasr.data.transcripts.glm import RuleSet, ascii_upper
 
 _SPACED_PARENTHESES = str.maketrans({"(": "( ", ")": " )"})
 _INNER_HYPHEN = re.compile(r"([^( ])-(?=[^) ])")

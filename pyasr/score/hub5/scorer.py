@@ -16,16 +16,16 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
-from pyasr.data.glm import Glm
-from pyasr.data.stm import IGNORED, Segment, Stm
+from pyasr.base.outputs.output import atomic_write
+from pyasr.data.transcripts.glm import Glm
+from pyasr.data.transcripts.stm import IGNORED, Segment, Stm
 from pyasr.score.filters import SCORING_VERSION, SIGNATURE
-from pyasr.score.hub5.align import Step, align_networks, count_networks
 from pyasr.score.hub5.csrfilt import filtered_text
-from pyasr.score.hub5.ctm import CtmEntry, Side, TimedElement, timed_elements
-from pyasr.score.hub5.network import Network, elements_of
-from pyasr.score.hub5.subsets import by_label, members, read_subsets
-from pyasr.score.tables import alignment_lines
+from pyasr.score.hub5.ctm_elements import CtmEntry, Side, TimedElement, timed_elements
+from pyasr.score.hub5.network_alignment import Step, align_networks, count_networks
+from pyasr.score.hub5.stm_subsets import by_label, members, read_subsets
+from pyasr.score.hub5.word_network import Network, elements_of
+from pyasr.score.score_tables import alignment_lines
 from pyasr.score.wer import Score
 
 _LETTERS = {"1": "a", "2": "b"}
@@ -35,7 +35,7 @@ _NUMBERS = {letter: number for number, letter in _LETTERS.items()}
 class StmScorer:
     """Scores ctm entries against the segments of an stm, without ignored ones. Ids are `SPEAKER-NNN`, as in sclite.
 
-    subsets  subsets file (`pyasr.score.hub5.subsets`)
+    subsets  subsets file (`pyasr.score.hub5.stm_subsets`)
     dropped  words that were removed from the ctm before; part of the signature
 
     Raises UserError for a malformed subsets file, and if no segment has words.

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyasr.base.errors import UserError
-from pyasr.base.job import resolve
+from pyasr.base.jobs.job import resolve
 
 if TYPE_CHECKING:
-    from pyasr.train.criterion import Criterion
+    from pyasr.train.sgd.criterion import Criterion
 
 
 @dataclass(frozen=True)
 class Loss:
     """A criterion by name.
 
-    criterion  MODULE:CLASS, a subclass of `pyasr.train.criterion.Criterion`
+    criterion  MODULE:CLASS, a subclass of `pyasr.train.sgd.criterion.Criterion`
     arguments  of the class, by name: numbers and strings
     """
 
@@ -32,4 +32,4 @@ class Loss:
         return kind(**self.arguments)
 
 
-CROSS_ENTROPY, CTC = Loss("pyasr.train.criterion:CrossEntropy"), Loss("pyasr.train.ctc:Ctc")
+CROSS_ENTROPY, CTC = Loss("pyasr.train.sgd.criterion:CrossEntropy"), Loss("pyasr.train.objectives.ctc_training:Ctc")

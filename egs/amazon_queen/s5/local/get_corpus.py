@@ -15,9 +15,9 @@ import debian_package
 from queen import QueenFile
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
 
 PACKAGE, FILE = "flight-of-the-amazon-queen", "queen.1c"
 NUM_ENTRIES, SIZE_BYTES = 7671, 54_108_887

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pyasr.lang.english_numbers import cardinal, ordinal, plural, year
+from pyasr.lang.pronouncing.english_numbers import cardinal, ordinal, plural, year
 
 _ABBREVIATIONS = {"vs": "versus", "dr": "doctor"}
 _NUMBER = re.compile(r"(\d+):00|(\d+)(st|nd|rd|th|'?s)?", re.IGNORECASE)

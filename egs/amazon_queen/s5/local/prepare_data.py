@@ -22,12 +22,12 @@ from normalise import normalise
 from queen import QueenFile, read_texts
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import make_part, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, group, option
-from pyasr.base.step import make_part, run_step
-from pyasr.base.table_paths import as_named
-from pyasr.data.audio import INT16_SCALE, resample, write_audio
-from pyasr.data.datadir import write_data_dir
+from pyasr.base.files.table_paths import as_named
+from pyasr.data.audio.audio_reading import INT16_SCALE, resample, write_audio
+from pyasr.data.tables.datadir import write_data_dir
 
 SPLIT = Path(__file__).with_name("amazon_queen_split.tsv")
 RATE_HZ = 8000

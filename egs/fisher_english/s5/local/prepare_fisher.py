@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
 from pyasr.corpora.call_audio import write_audio_list
 from pyasr.corpora.conversations import tables_of
 from pyasr.corpora.counts import Published, log_table
@@ -23,7 +23,7 @@ from pyasr.corpora.discs import places_in
 from pyasr.corpora.fisher.calls import find_calls
 from pyasr.corpora.fisher.speakers import read_callers
 from pyasr.corpora.fisher.utterances import Taken, take
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.tables.datadir import write_data_dir
 
 PUBLISHED = [Published("recordings", (2 * 11_696,)), Published("utterances", (1_600_000,), 0.05), Published("hours", (1915,))]
 

@@ -11,11 +11,11 @@ Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optio
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import option
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import option
+from pyasr.base.cli.step import run_step
 from pyasr.corpora.dictionaries import DictOptions, make_dict_dir
 from pyasr.corpora.fisher.dictionary import in_lower_case, write_dict
-from pyasr.lang.lexicon import cmudict_path, read_cmudict
+from pyasr.lang.lexicons.lexicon import cmudict_path, read_cmudict
 
 
 @dataclass(frozen=True)

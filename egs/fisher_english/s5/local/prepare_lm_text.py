@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import output_of, run_step
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import output_of, run_step
 from pyasr.corpora.conversations import LeftOut
 from pyasr.corpora.discs import places_in
 from pyasr.corpora.fisher.calls import Calls, find_transcripts
 from pyasr.corpora.fisher.text import lm_words
 from pyasr.corpora.fisher.transcripts import read_transcript
-from pyasr.io.text import write_table
+from pyasr.io.text_tables import write_table
 
 
 @dataclass(frozen=True)

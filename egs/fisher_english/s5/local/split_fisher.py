@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import make_part, run_step
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import make_part, run_step
 from pyasr.corpora.fisher.sets import split
-from pyasr.data import subsets
-from pyasr.data.datadir import DataDir
+from pyasr.data.parts import subsets
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

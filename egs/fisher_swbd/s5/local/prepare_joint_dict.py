@@ -8,12 +8,12 @@ Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optio
     local/prepare_joint_dict.py --transcripts /corpora/swb_ms98_transcriptions data/train_all/text data/local/dict
 """
 
-from pyasr.base.step import run_step
+from pyasr.base.cli.step import run_step
 from pyasr.corpora.dictionaries import SwitchboardDictOptions, make_dict_dir
 from pyasr.corpora.fisher.with_switchboard import write_joint_dict
 from pyasr.corpora.switchboard.dictionary import read_dictionary
 from pyasr.corpora.switchboard.transcripts import read_transcripts
-from pyasr.lang.lexicon import cmudict_path
+from pyasr.lang.lexicons.lexicon import cmudict_path
 
 
 def main(options: SwitchboardDictOptions) -> None:

@@ -11,9 +11,9 @@ Writes  OUT/lexicon/lexicon.txt, OUT/MODEL/lm.arpa.gz, a link
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import make_part, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, option
-from pyasr.base.step import make_part, run_step
 from pyasr.corpora.discs import places_of
 from pyasr.corpora.librispeech.models import LEXICON, RESCORING_MODELS, find_files, read_lexicon
 from pyasr.lang.symbols import write_lines

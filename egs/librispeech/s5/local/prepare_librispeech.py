@@ -11,16 +11,16 @@ Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gen
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.step import make_part, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, group, option
-from pyasr.base.output import atomic_write
-from pyasr.base.step import make_part, run_step
+from pyasr.base.outputs.output import atomic_write
 from pyasr.corpora.conversations import LeftOut
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.discs import places_of
 from pyasr.corpora.librispeech.parts import TEST_KINDS, TRAINING, part_folders, parts_of, published
 from pyasr.corpora.librispeech.speech import Sources, read_sexes, read_utterances, speaker_tables, tables_of
-from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.data.tables.datadir import DataDir, write_data_dir
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.corpora.held_out import add_stm
-from pyasr.data.datadir import DataDir
+from pyasr.data.tables.datadir import DataDir
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optio
     local/prepare_dict.py --transcripts /corpora/swb_ms98_transcriptions data/train/text data/local/dict
 """
 
-from pyasr.base.step import run_step
+from pyasr.base.cli.step import run_step
 from pyasr.corpora.dictionaries import SwitchboardDictOptions, make_dict_dir
 from pyasr.corpora.switchboard.dictionary import read_dictionary, write_dict
 from pyasr.corpora.switchboard.transcripts import read_transcripts
-from pyasr.lang.lexicon import cmudict_path
+from pyasr.lang.lexicons.lexicon import cmudict_path
 
 
 def main(options: SwitchboardDictOptions) -> None:

@@ -10,8 +10,8 @@ Writes  DATA/eval2000 (wav.scp reco2file_and_channel segments text utt2spk spk2u
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, option
-from pyasr.base.step import run_step
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import run_step
 from pyasr.corpora.discs import places_in
 from pyasr.corpora.hub5.data_dir import make_evaluation_set
 from pyasr.corpora.hub5.sets import EVAL2000

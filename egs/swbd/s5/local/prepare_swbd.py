@@ -12,8 +12,8 @@ Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt,
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument, option
-from pyasr.base.step import make_part, run_step
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.step import make_part, run_step
 from pyasr.corpora.call_audio import write_audio_list
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.discs import places_in

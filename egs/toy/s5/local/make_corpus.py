@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.options import argument, option
-from pyasr.base.seeds import generator
-from pyasr.base.step import make_part, run_step
-from pyasr.data.audio import INT16_SCALE, write_audio
-from pyasr.data.datadir import write_data_dir
+from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.seeds import generator
+from pyasr.base.cli.step import make_part, run_step
+from pyasr.data.audio.audio_reading import INT16_SCALE, write_audio
+from pyasr.data.tables.datadir import write_data_dir
 
 RATE = 8000
 # phone -> (voiced, seconds, three formants in Hz); values of Peterson and Barney (1952) for the vowels

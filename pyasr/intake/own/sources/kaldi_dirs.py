@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.pipes import is_command
-from pyasr.data.channels import labels_of, pick
-from pyasr.data.datadir import DataDir
+from pyasr.base.files.pipes import is_command
+from pyasr.data.audio.channels import labels_of, pick
+from pyasr.data.tables.datadir import DataDir
 from pyasr.intake.own.audio_files import recording_of
-from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
+from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 
 _PLACE = re.compile(r"(.+)(:\d+)$")

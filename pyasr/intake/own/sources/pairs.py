@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.intake.own.audio_files import check_any, recording_of, stem_of
-from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Utterance, named
+from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Utterance, named
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.text_files import text_in
 from pyasr.intake.own.textgrid import read_textgrid

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.audio_files import check_any, is_audio, recording_of, stem_of
 from pyasr.intake.own.columns import find_columns, is_header
-from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
+from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
 from pyasr.intake.own.text_files import text_in

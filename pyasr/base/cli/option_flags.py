@@ -1,0 +1,139 @@
+"""The flags of a program, flattened from the dataclass of its options (`pyasr.base.cli.options`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+from pyasr.base.cli import kaldi_names
+from pyasr.base.cli.option_uses import Condition
+from pyasr.base.cli.option_values import check_bounds, from_text, plain_type
+from pyasr.base.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """One flag of a step: where its value goes and what it accepts."""
+
+    name: str
+    path: tuple[str, ...]
+    type: type
+    optional: bool
+    default: object
+    meta: dict
+    only: tuple[Condition, ...] = ()
+
+    def convert(self, text: str, where: str):
+        """The value that `text` stands for. Raises UserError, headed by `where`: of another type, no choice, or out of bounds."""
+        value = self._typed(text, where)
+        check_bounds(value, self.meta, where, text)
+        return value
+
+    def _typed(self, text: str, where: str):
+        if self.optional and text in ("", "none"):
+            return None
+        if self.type is bool:
+            if text.lower() in kaldi_names.BOOLS:
+                return kaldi_names.BOOLS[text.lower()]
+            raise UserError(f"{where}: '{text}' is neither true nor false")
+        return from_text(self.type, text, where)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnusedFlag(Flag):
+    """An option of Kaldi's that changes nothing at some values, with which it is taken."""
+
+    unused: kaldi_names.Unused
+
+    def convert(self, text: str, where: str):
+        value = self._typed(text, where) if text or self.type is not str else ""
+        if self.unused.taken is not None and value not in self.unused.taken:
+            raise UserError(f"{where}: '{text}' cannot be done, {self.unused.reason}")
+        return value
+
+
+def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = ()) -> list[Flag]:
+    """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user.
+
+    only  conditions of each of the groups that `cls` lies in: of all of its fields, or {field: conditions}
+    """
+    hints = typing.get_type_hints(cls)
+    found = []
+    for field in dataclasses.fields(cls):
+        meta, place = field.metadata, (*path, field.name)
+        if meta.get("kind") == "group":
+            found += flags_of(meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]))
+        elif meta.get("kind") == "chosen":
+            found += _chosen_flags(meta, place, sum(_of(only, field.name), ()))
+        elif meta.get("kind") == "option":
+            hint, optional = plain_type(hints[field.name])
+            default = (defaults or {}).get(field.name, field.default)
+            conditions = sum(_of(only, field.name), ()) + meta["only"]
+            found.append(Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions))
+    names = [flag.name for flag in found]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
+    return found
+
+
+def _of(only: tuple[tuple | dict, ...], name: str) -> tuple[tuple | dict, ...]:
+    """A field's conditions among those of the groups that it lies in."""
+    return tuple(conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only)
+
+
+def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:
+    """The flags of all dataclasses that an option chooses from, each once, with the condition under which it is used."""
+    kinds = meta["kinds"]()
+    of_kinds = {value: flags_of(kind, path) for value, kind in kinds.items()}
+    found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
+    users = {key: [value for value, flags in of_kinds.items() if any(flag.meta is found[key].meta for flag in flags)] for key in found}
+    return [dataclasses.replace(flag, only=only + flag.only + _for_values(meta["by"], users[key], kinds)) for key, flag in found.items()]
+
+
+def _for_values(by: str, users: list[str], kinds: dict) -> tuple[Condition, ...]:
+    """The condition that an option has one of the values `users`, written with the fewer values; () if all values are."""
+    others, flag = [value for value in kinds if value not in users], by.replace("_", "-")
+    if not others:
+        return ()
+    return (Condition(flag, tuple(others), unless=True) if len(others) < len(users) else Condition(flag, tuple(users)),)
+
+
+def with_unused(flags: dict[str, Flag]) -> dict[str, Flag]:
+    """The flags of a step, and those of Kaldi's that it takes without using them."""
+    taken = {name: unused for name, unused in kaldi_names.UNUSED.items() if unused.beside in flags and name not in flags}
+    return flags | {name: UnusedFlag(name, (), unused.type, False, None, {}, unused=unused) for name, unused in taken.items()}
+
+
+def on_command_line(flags: dict[str, Flag]) -> dict[str, Flag]:
+    """Without those that are taken in a file of options only."""
+    return {name: flag for name, flag in flags.items() if not (isinstance(flag, UnusedFlag) and flag.unused.in_files)}
+
+
+def positionals_of(cls) -> list[dataclasses.Field]:
+    """The positional arguments of `cls`, in their order."""
+    return [f for f in dataclasses.fields(cls) if f.metadata.get("kind") == "argument"]
+
+
+def kind_of(field, values: dict) -> type | None:
+    """The dataclass of a group's field, by the values of its owner's options; None of another field. Raises UserError for a value that
+    chooses none."""
+    meta = field.metadata
+    if meta.get("kind") != "chosen":
+        return meta.get("cls")
+    kinds, value = meta["kinds"](), values.get(meta["by"])
+    if value not in kinds:
+        raise UserError(f"--{meta['by'].replace('_', '-')} '{value}': there is no such {meta['what']}; choose one of {', '.join(kinds)}")
+    return kinds[value]
+
+
+def choose(instance) -> None:
+    """For a `__post_init__`: give an instance the group that one of its options chooses, with its defaults, where it was made without.
+    Raises TypeError where it was made with another one: a mistake of ours."""
+    for field in dataclasses.fields(instance):
+        if field.metadata.get("kind") == "chosen":
+            kind, group = kind_of(field, vars(instance)), getattr(instance, field.name)
+            if group is None:
+                object.__setattr__(instance, field.name, kind())
+            elif type(group) is not kind:
+                raise TypeError(f"{field.name}: {kind.__name__} was expected, not {type(group).__name__}")

@@ -1,0 +1,251 @@
+"""Options declared once: flags, config files, help, validation and saved JSON all derive from one frozen dataclass.
+
+    @dataclass(frozen=True)
+    class MfccOptions:
+        num_ceps: int = option(13, "cepstra per frame", minimum=1)
+
+    options = parse(MfccOptions, ["--num-ceps", "20"], doc="Make MFCCs.")
+
+A field is a flag (`option`), a positional (`argument`), a whole dataclass of flags (`group`), or one that the value of a flag chooses
+(`chosen_group`), flattened into the flags of its owner. `only` says where a flag or group is used (`pyasr.base.cli.option_uses`);
+a flag that is given elsewhere is refused.
+`--config FILE` reads `--name=value` lines, as Kaldi does; flags on the command line win over the file.
+`pyasr.base.cli.option_flags` has the flags of a dataclass, `pyasr.base.cli.option_files` its JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyasr.base.cli import kaldi_names
+from pyasr.base.cli.option_files import completed, defaults, from_json, load, paths_in, save, to_json
+from pyasr.base.cli.option_flags import Flag, choose, flags_of, kind_of, on_command_line, positionals_of, with_unused
+from pyasr.base.cli.option_uses import refuse_unused, told
+from pyasr.base.cli.option_values import as_typed, from_text, item_type, plain_type
+from pyasr.base.errors import UserError
+from pyasr.base.system_errors import disk_error
+from pyasr.base.utf8 import text_of
+
+__all__ = ["HelpRequested", "argument", "choose", "chosen_group", "completed", "defaults", "did_you_mean", "from_json", "group", "load",
+           "option", "parse", "paths_in", "refuse_beside", "save", "to_json"]  # fmt: skip
+
+
+class HelpRequested(Exception):
+    """`--help` was given; the message is the help text."""
+
+
+def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), is_command=False):
+    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked whenever an instance is parsed; so is that a flag
+    which is given has a use, by the conditions `only`. The value of one that `is_command` has options of its own, and needs quotation
+    marks."""
+    metadata = dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum, only=only, is_command=is_command)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def argument(help, *, many=False):
+    """A positional argument; with `many` the last positional takes all that remain (type `tuple`)."""
+    return dataclasses.field(default=dataclasses.MISSING, metadata=dict(kind="argument", help=help, many=many))
+
+
+def group(cls, *, only=(), **defaults):
+    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own, `only` are conditions of all, or {field: conditions}
+    of some, in which the conditions of a field that is a group may be such a dictionary again."""
+    return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults, only=only))
+
+
+def chosen_group(by: str, kinds: Callable[[], dict[str, type]], what: str):
+    """The flags of one of several dataclasses, which the value of the option `by`, declared before it, chooses.
+
+    kinds  {value: dataclass}; those with a flag in common have it from a common base
+    what   a value stands for, as messages say
+    """
+    return dataclasses.field(default=None, metadata=dict(kind="chosen", by=by, kinds=kinds, what=what))
+
+
+def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | None = None):
+    """An instance of `cls` from a command line.
+
+    `extra_flags` are switches without a value that the caller handles itself ({"force": help}); they come back as a set in the
+    second place: `(instance, {"force"})`.
+
+    Raises UserError for an unknown flag, a missing or impossible value, too few or too many positionals; HelpRequested for --help.
+    """
+    extra_flags = extra_flags or {}
+    own_flags = {flag.name: flag for flag in flags_of(cls)}
+    of_files = with_unused(own_flags)
+    flags = on_command_line(of_files)
+    positionals = positionals_of(cls)
+    from_line, from_config, words, switched = {}, {}, [], set()
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("--help", "-h"):
+            raise HelpRequested(help_text(cls, doc, extra_flags))
+        if word == "--":
+            words += rest
+            break
+        if not word.startswith("--"):
+            words.append(word)
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("_", "-")
+        if name in extra_flags and not equals:
+            switched.add(name)
+            continue
+        if name in extra_flags:
+            raise UserError(f"--{name}: takes no value, write it alone")
+        if name != "config" and name not in flags:
+            unknown = did_you_mean(f"--{name}", [*own_flags, *extra_flags, "config", "help"])
+            raise UserError(unknown + _on_quotes(f"--{name}", flags, from_line))
+        if not equals:
+            value = _value_of(name, flags, rest)
+        if name == "config":
+            from_config |= _read_config(Path(value), of_files)
+        else:
+            from_line[name] = flags[name].convert(value, f"--{name}")
+    for word in words:
+        if word.startswith("-") and (hint := _on_quotes(word, flags, from_line)):
+            raise UserError(f"{word}: no such option{hint}")
+    return _instance(cls, own_flags, of_files, from_line, from_config, _bind(positionals, words, cls, own_flags)), switched
+
+
+def _on_quotes(word: str, flags: dict[str, Flag], given: dict[str, object]) -> str:
+    """A hint for an unknown option, where a command was given, to which it may belong; else nothing."""
+    commands = [name for name in given if flags[name].meta.get("is_command")]
+    return f"; if it belongs to --{commands[0]}, write --{commands[0]} '{given[commands[0]]} {word} ...'" if commands else ""
+
+
+def _value_of(name, flags, rest):
+    """The word after a flag; a boolean flag may stand alone."""
+    is_bool = name in flags and flags[name].type is bool
+    if is_bool and (not rest or rest[0].lower() not in ("true", "false")):
+        return "true"
+    if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):
+        raise UserError(f"--{name}: a value is missing after it")
+    return rest.pop(0)
+
+
+def did_you_mean(name: str, flags, where: str = "") -> str:
+    """The sentence on a flag that does not exist."""
+    import difflib
+
+    of_kaldi = kaldi_names.advice(name.lstrip("-"), flags)
+    near = difflib.get_close_matches(name.lstrip("-"), flags, n=1)
+    hint = of_kaldi or (f"did you mean --{near[0]}?" if near else "see --help")
+    return f"{where}{name}: no such option; {hint}"
+
+
+def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
+    """Raise UserError where any of these other flags, which do not go together with `flag`, has a value."""
+    if unknown := [other for other, value in given.items() if value]:
+        raise UserError(f"{flag} and {', '.join(unknown)} do not go together: {reason}; leave them out")
+
+
+def _read_config(path: Path, flags) -> dict[str, tuple[object, str]]:
+    """{name: (value, FILE:LINE)} in Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
+    try:
+        lines = text_of(path.read_bytes(), path).splitlines()
+    except OSError as error:
+        raise UserError(f"--config {disk_error(error, path)}") from None
+    values = {}
+    for number, line in enumerate(lines, 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        name, equals, value = line.removeprefix("--").partition("=")
+        name = name.strip().replace("_", "-")
+        where = f"{path}:{number}: "
+        if name not in flags:
+            raise UserError(did_you_mean(f"--{name}", [known for known in flags if flags[known].path], where))
+        if not equals and flags[name].type is not bool:
+            raise UserError(f"{where}--{name}: a value is missing, write --{name}=VALUE")
+        values[name] = flags[name].convert(value.strip() if equals else "true", f"{where}--{name}"), f"{path}:{number}"
+    return values
+
+
+def _instance(cls, flags: dict[str, Flag], of_files: dict[str, Flag], from_line: dict, from_config: dict, positionals: dict):
+    """An instance by what the command line and files ({name: (value, FILE:LINE)}) give. Raises UserError for options without a use."""
+    places = {name: place for name, (_, place) in from_config.items() if name not in from_line}
+    given = {name: value for name, (value, _) in from_config.items()} | from_line
+    values = {name: given.get(name, flag.default) for name, flag in flags.items()}
+    with _placing(places):
+        instance = _build(cls, flags, given, positionals)
+        for names in (from_line, places):
+            refuse_unused({name: of_files[name].only for name in names}, values)
+    return instance
+
+
+@contextlib.contextmanager
+def _placing(places: dict[str, str]) -> Iterator[None]:
+    """In the block, a UserError that begins with an option of a file is headed by its FILE:LINE."""
+    try:
+        yield
+    except UserError as error:
+        name = re.match(r"--([a-z0-9-]+)", str(error))
+        if name and name[1] in places:
+            raise UserError(f"{places[name[1]]}: {error}") from None
+        raise
+
+
+def _bind(positionals, words, cls, flags):
+    """Positional words to fields."""
+    hints = typing.get_type_hints(cls)
+    many = bool(positionals) and positionals[-1].metadata["many"]
+    names = " ".join(f.name.upper() for f in positionals)
+    if len(words) < len(positionals) or (len(words) > len(positionals) and not many):
+        hint = kaldi_names.on_leading_numbers(words, flags) or "; see --help"
+        raise UserError(f"expected {len(positionals)} argument(s) ({names}), got {len(words)}: {' '.join(words) or 'none'}{hint}")
+    bound = {}
+    for i, field in enumerate(positionals):
+        kind, where = plain_type(hints[field.name])[0], field.name.upper()
+        if many and i == len(positionals) - 1:
+            bound[field.name] = tuple(from_text(item_type(kind), word, where) for word in words[i:])
+        else:
+            bound[field.name] = from_text(kind, words[i], where)
+    return bound
+
+
+def _build(cls, flags, values, positionals):
+    """Nested instances from flat values."""
+    return _construct(cls, _nested({flag.path: values.get(name, flag.default) for name, flag in flags.items()}) | positionals)
+
+
+def _nested(values: dict[tuple[str, ...], object]) -> dict:
+    """Values by their paths as a tree."""
+    tree = {}
+    for path, value in values.items():
+        node = tree
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+        node[path[-1]] = value
+    return tree
+
+
+def _construct(cls, tree: dict):
+    arguments = {}
+    for field in dataclasses.fields(cls):
+        if kind := kind_of(field, tree):
+            arguments[field.name] = _construct(kind, tree.get(field.name, {}))
+        elif field.name in tree:
+            arguments[field.name] = tree[field.name]
+    return cls(**arguments)
+
+
+def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
+    """What --help prints: the step's docstring, then positionals and flags with types and defaults."""
+    lines = [doc.strip(), ""]
+    for field in positionals_of(cls):
+        lines.append(f"  {field.name.upper():<28} {field.metadata['help']}")
+    lines.append("")
+    for flag in flags_of(cls):
+        choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
+        typed = f"--{flag.name} {flag.type.__name__.upper()}"
+        lines.append(f"  {typed:<28} {flag.meta['help']}{told(flag.only)}{choices} [{as_typed(flag.default)}]")
+    for name, text in {"config FILE": "read --name=value lines from FILE", **extra_flags}.items():
+        lines.append(f"  {'--' + name:<28} {text}")
+    return "\n".join(lines)

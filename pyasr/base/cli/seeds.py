@@ -1,0 +1,23 @@
+"""Random streams that do not depend on the number of jobs or on the order of work."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.cli.options import option
+
+
+@dataclass(frozen=True)
+class SeedOptions:
+    """What a training draws at random."""
+
+    train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
+
+
+def generator(seed: int, *names: object) -> np.random.Generator:
+    """A stream for one purpose: the same `seed` and `names` (utterance, layer, epoch) always give the same numbers."""
+    digest = hashlib.sha256(repr((seed, *map(str, names))).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "little"))

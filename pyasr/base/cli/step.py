@@ -1,0 +1,144 @@
+"""The frame every program in steps/ and utils/ runs in: options, logging, one clear sentence when something is wrong.
+
+Importing it ends a program that was started with a Python outside pyasr's environment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.cli import options as opt
+from pyasr.base.files import pipes
+from pyasr.base.complaints import complain, drop_output
+from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.outputs.output import check_apart, stage_output
+from pyasr.base.standard_streams import open_standard_streams
+from pyasr.base.system_errors import as_user_error
+from pyasr.base.utf8 import insist_on_utf8
+
+_NEEDED = ("kaldiio", "numba", "numpy", "torch")
+
+if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+    found = f"{sys.executable} has no {', '.join(missing)}"
+    sys.exit(f"error: {found}: begin with `. ./path.sh`, which builds pyasr's environment and enters it")
+
+_MARK_BYTES = 4096
+_state = {"force": False}
+_FORCE = "make the output anew even if its options differ"
+_SWITCHES = {"no-pipes": f"run no command that a table such as wav.scp names (in whole recipes: {pipes.NO_PIPES}=1)"}
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, by its `number`: treated like an interruption from the keyboard, so that jobs are ended and files closed on the
+    way out."""
+
+    number = signal.SIGTERM
+
+
+def _terminate(number, frame):
+    stop = Terminated()
+    stop.number = number
+    raise stop
+
+
+def _heed_signals() -> None:
+    """Have SIGTERM, and SIGHUP unless it is ignored (nohup), end this program in order."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _terminate)
+
+
+def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str = _FORCE) -> None:
+    """Parse the command line into `cls`, call `main(options)` and exit. `force` is what --help says of --force.
+
+    Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error: SENTENCE`; 130, 143 or 129:
+    interrupted, terminated or hung up; 141: broken off without a word because the reader of the output has left, as `head` does.
+    """
+    name = Path(sys.argv[0]).name
+    try:
+        if argv is None:
+            open_standard_streams()
+            insist_on_utf8()
+        log.setup(name)
+        _heed_signals()
+        _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+        sys.exit(128 + signal.SIGPIPE)
+    except KeyboardInterrupt as stop:
+        print(f"{name}: interrupted; {str(stop) or 'run the same command again to go on'}", file=sys.stderr)
+        sys.exit(128 + getattr(stop, "number", signal.SIGINT))
+    except Exception as error:
+        if not (told := as_user_error(error)):
+            raise
+        sys.exit(complain(name, told))
+    sys.exit(0)
+
+
+def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None:
+    try:
+        options, switched = opt.parse(cls, argv, doc, switches)
+        _state["force"] = "force" in switched
+        if "no-pipes" in switched:
+            pipes.refuse()
+        main(options)
+    except opt.HelpRequested as request:
+        print(request)
+    except UpToDate as note:
+        log.info(str(note))
+
+
+def output_of(options, out: Path, inputs: list[Path], **keywords):
+    """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it. Raises UserError,
+    --force or not, where another path among the options is OUT or lies in it."""
+    check_apart(out, _besides(out, opt.paths_in(options)))
+
+    def complete(saved: dict) -> dict:
+        return _of_output(opt.completed(type(options), saved))
+
+    return stage_output(out, _of_output(opt.to_json(options)), inputs, force=_state["force"], complete=complete, **keywords)
+
+
+def _besides(out: Path, paths: list[Path]) -> list[Path]:
+    """Without the one that names OUT."""
+    place = Path(out).resolve()
+    own = next((i for i, path in enumerate(paths) if path.resolve() == place), None)
+    return [path for i, path in enumerate(paths) if i != own]
+
+
+def check_replaceable(path: Path, mark: str, what: str) -> None:
+    """Raise UserError where a file is there that does not begin with the mark (a regular expression of ASCII) of `what` a program writes,
+    unless --force was given."""
+    if path.is_file() and not is_forced() and not re.match(mark, _begin_of(path)):
+        raise UserError(f"{path} exists and is no {what}; give another name, or --force to replace it")
+
+
+def _begin_of(path: Path) -> str:
+    with path.open("rb") as f:
+        return f.read(_MARK_BYTES).decode("latin-1")
+
+
+def is_forced() -> bool:
+    """Whether --force was given."""
+    return _state["force"]
+
+
+def _of_output(values: dict) -> dict:
+    """Options that belong to what is made."""
+    return {name: value for name, value in values.items() if name not in ("type", "jobs")}
+
+
+def make_part(options, out: Path, inputs: list[Path], make: Callable[[Path], None]) -> None:
+    """One of the outputs of a program that has several: `make(scratch directory)`, unless OUT is up to date, which is logged."""
+    try:
+        with output_of(options, out, inputs) as scratch:
+            make(scratch)
+    except UpToDate as note:
+        log.info(str(note))

@@ -1,4 +1,0 @@
-"""What run.pl and the process whose forks are its jobs say to each other, for both (`pyasr.base.job_forks`)."""
-
-READY = b"ready"
-MESSAGE_BYTES = 1 << 16

@@ -1,0 +1,153 @@
+"""What a replaced output held beside its own files: kept in `.OUT.changed`, next to it.
+
+That is everything that the output's own run has not written: outputs of other steps, their unfinished runs with all checkpoints, and
+files and folders of a user; but for outputs that were made from the one that is replaced, which go with it, as a graph and decodings
+with their model, unless they are trained networks. Each is moved as a whole, by one renaming, so that it costs no room and a kill leaves
+it in one of the two places. Only what is kept there already with the same content goes with the output, and so do logs (log/, q/), hidden
+files, and copies that stand beside an output they were copied from, as DATA/feats.scp does.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyasr.base.files import durable
+from pyasr.base.files.places import is_there
+from pyasr.base.outputs.fingerprint import DONE, files_below, read_done
+from pyasr.base.outputs.run_times import RUNS
+
+STARTED = ".started.json"
+_LOGS = ("log", "q")
+_MOST_NAMED = 20
+_LONG_NAME_BYTES = 100
+
+
+def short_name(name: str) -> str:
+    """The name, or where it is so long that no more may be put beside it, its digest."""
+    content = os.fsencode(name)
+    return name if len(content) <= _LONG_NAME_BYTES else hashlib.sha256(content).hexdigest()[:16]
+
+
+def aside_of(out: Path) -> Path:
+    """Where things of this output are kept."""
+    return out.with_name(f".{short_name(out.name)}.changed")
+
+
+def is_aside(path: Path) -> bool:
+    """Whether it lies in something half written, in an output that was replaced or that a user keeps as OUT.old, or among kept files."""
+    return any(part.endswith((".tmp", ".old", ".changed")) for part in Path(path).parts)
+
+
+def keep_changed(out: Path, names: list[str]) -> None:
+    """Copy changed files of an output to `.OUT.changed`: they may have been changed on purpose."""
+    for name in names:
+        if is_there(out / name):
+            keep_copy(out / name, aside_of(out) / name)
+
+
+def keep_copy(path: Path, place: Path) -> Path:
+    """Where a copy of the file lies: at `place`, or where another file is kept there already, at the first of PLACE.2, PLACE.3, ..."""
+    kept, is_there = _free_or_equal(path, place)
+    if not is_there:
+        durable.copy(path, kept)
+    return kept
+
+
+def keep_others(out: Path) -> None:
+    """Move what the output's own run has not written to `.OUT.changed`, and say so. Where this is broken off, it is gone on with."""
+    others = other_entries(out)
+    if others:
+        names = [str(path.relative_to(out)) for path in others]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        found = f"{', '.join(names[:_MOST_NAMED])}{more}, which it has not made"
+        print(f"{out} is replaced: {found}, kept in {aside_of(out)}; remove there what you do not need", flush=True)
+    for path in others:
+        kept, is_there = _free_or_equal(path, aside_of(out) / path.relative_to(out))
+        if not is_there:
+            durable.rename(path, kept)
+
+
+def other_entries(out: Path) -> list[Path]:
+    """Files, links and folders in a stage output that its own run has not written; of a folder that holds nothing else, the folder."""
+    made = _files_of(out)
+    nested = [path.parent for path in sorted(files_below(out)) if path.name == DONE and path.parent != out]
+    while gone := [output for output in nested if _goes_with(output, made) and not any(parent in nested for parent in output.parents)]:
+        nested = [output for output in nested if output not in gone]
+        made = made.union(*map(_files_of, gone))
+    return list(_others_in(out, made, {folder for path in made for folder in path.parents}, "files" in (read_done(out) or {})))
+
+
+def _files_of(output: Path) -> set[Path]:
+    return {output / name for name in (read_done(output) or {}).get("files", {})}
+
+
+def _goes_with(output: Path, made: set[Path]) -> bool:
+    """Whether an output was made from files that are replaced, and is none of those that take long to be made anew."""
+    done, places = read_done(output) or {}, {os.path.realpath(path) for path in made}
+    return not done.get("precious", True) and not places.isdisjoint(map(os.path.realpath, done["inputs"]))
+
+
+def unfinished_runs(out: Path) -> list[Path]:
+    """Scratch directories of other outputs in this one."""
+    return [path.parent for path in sorted(files_below(out)) if path.name == STARTED and path.parent.name.endswith(".tmp")]
+
+
+def _others_in(folder: Path, made: set[Path], around: set[Path], is_listed: bool) -> Iterator[Path]:
+    """`is_listed`: whether the output has told its files; of one that has not, only outputs and runs of other steps are known as such."""
+    entries = sorted(folder.iterdir())
+    outputs = [path for path in entries if (path / DONE).exists()]
+    for path in entries:
+        if path.is_symlink() or not path.is_dir():
+            if is_listed and path not in made and not path.name.startswith(".") and not _is_copy_of_any(path, outputs):
+                yield path
+        elif path in around or not is_listed and not _is_of_a_step(path):
+            yield from _others_in(path, made, around, is_listed)
+        elif not _goes_along(path, (folder / DONE).exists()):
+            yield path
+
+
+def _is_of_a_step(folder: Path) -> bool:
+    return (folder / DONE).exists() or (folder / STARTED).exists()
+
+
+def _goes_along(folder: Path, is_in_output: bool) -> bool:
+    """Whether a folder is an output's own log, a replaced output that was to be removed, or without a file."""
+    own_log = is_in_output and folder.name in _LOGS
+    replaced = folder.name.startswith(".") and folder.name.endswith(".old") and (folder / DONE).exists()
+    return own_log or replaced or not any(files_below(folder))
+
+
+def _is_copy_of_any(path: Path, outputs: list[Path]) -> bool:
+    """Whether a file is a copy of that of its name in one of these outputs."""
+    originals = (output / path.name for output in outputs)
+    return path.is_file() and any(original.is_file() and filecmp.cmp(path, original, shallow=False) for original in originals)
+
+
+def _free_or_equal(path: Path, place: Path) -> tuple[Path, bool]:
+    """The first of PLACE, PLACE.2, PLACE.3, ... that is free or has the content of `path`; whether it has."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
+        if not is_there(kept):
+            return kept, False
+        if _is_same(path, kept):
+            return kept, True
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two files, links or folders have the same content; when and by whom it was made plays no part."""
+    if path.is_symlink() or other.is_symlink():
+        return path.is_symlink() and other.is_symlink() and os.readlink(path) == os.readlink(other)
+    if path.is_dir() and other.is_dir():
+        names = _names_in(path)
+        return names == _names_in(other) and all(_is_same(path / name, other / name) for name in names)
+    return path.is_file() and other.is_file() and filecmp.cmp(path, other, shallow=False)
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name not in (DONE, RUNS, *_LOGS))

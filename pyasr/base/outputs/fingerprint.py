@@ -1,0 +1,196 @@
+"""Fingerprints: what identifies the content of files and directories, whatever made them and whenever.
+
+Two things with the same content have the same fingerprint: times, machines and commands play no part.
+
+A done-file keeps size, time and digest of each file of its output, so that one that was damaged or changed since is found at the cost of
+looking at sizes and times; only a file with another time than it had is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from pyasr.base.errors import UserError
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.files.table_paths import root_of
+from pyasr.base.system_errors import is_absence, naming
+
+DONE = ".done.json"
+_ASIDE = ("log/", "q/", ".")  # q/: what a scheduler was given, and what it says, which may be after the end
+_BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
+_OF_ARCHIVES = 1 << 16, 16  # bytes of a block, and blocks, that are looked at in archives that no step has made
+_FROM_OFFSET = re.compile(r":[0-9]+(\[[0-9:, ]*\])?\s*$")
+_MISSING = "missing"
+
+
+def fingerprint(path: Path) -> str:
+    """Of a file; of a table (.scp) together with the stage outputs that it points into; of a directory; 'missing' if there is nothing.
+
+    A stage output is known by the content it had when it was completed, any other directory is read. Raises UserError where one of its
+    files is no longer as it was then.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _stage_output_fingerprint(path) or directory_fingerprint(path)
+    if not path.exists():
+        return _MISSING
+    digest = _file_digest(path)
+    for content in _contents_pointed_into(path) if path.suffix == ".scp" else ():
+        digest.update(content.encode())
+    return digest.hexdigest()[:16]
+
+
+def _stage_output_fingerprint(directory: Path) -> str | None:
+    """None where it is no complete output."""
+    done = read_done(directory) or {}
+    _check_as_made(directory, done)
+    return done.get("content")
+
+
+def _folder_fingerprint(directory: Path, done: dict, folder: str) -> str:
+    """Of a folder of a stage output, by the content that it had when the output was completed; '' where it had none."""
+    files = {name: state for name, state in done.get("files", {}).items() if name.startswith(f"{folder}/")}
+    _check_as_made(directory, {**done, "files": files})
+    return content_of(files) if files else ""
+
+
+def _check_as_made(directory: Path, done: dict) -> None:
+    if changed := changed_files(directory, done):
+        found = f"{directory}: {changed[0]} is not as it was made: damaged, changed or lost"
+        own = f"remove {directory / DONE} if the change is your own"
+        raise UserError(f"{found}; make {directory} again by '{done.get('command', 'the same command')}', or {own}")
+
+
+def directory_fingerprint(directory: Path) -> str:
+    """Of the names and contents of all files in a directory that count as its content."""
+    return content_of(file_states(directory))
+
+
+def file_states(directory: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> dict[str, list]:
+    """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content.
+
+    known  {(inode, bytes, time of the last change in ns): digest} of files that need not be read
+    """
+    names = sorted(str(path.relative_to(directory)) for path in files_below(directory) if path.is_file())
+    return {name: file_state(Path(directory) / name, known) for name in names if counts(name)}
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Files and links below a directory, at any depth. Unlike `rglob`, raises OSError for a folder that cannot be listed."""
+    for folder, folders, files in os.walk(directory, onerror=_refuse):
+        yield from (Path(folder, name) for name in files)
+        yield from (Path(folder, name) for name in folders if os.path.islink(Path(folder, name)))
+
+
+def _refuse(error: OSError) -> None:
+    if not is_absence(error):
+        raise error
+
+
+def counts(name: str) -> bool:
+    """Whether the file of this name in a directory is part of its content, as hidden ones and those in its log/ and q/ are not."""
+    return not name.startswith(_ASIDE)
+
+
+def content_of(states: dict[str, list]) -> str:
+    """The fingerprint of a directory with these files."""
+    digest = hashlib.sha256()
+    for name, (_, _, file_digest) in states.items():
+        digest.update(f"{name}\0{file_digest}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def changed_files(directory: Path, done: dict) -> list[str]:
+    """Files of a stage output that are not as its done-file has them; those of earlier versions may list q/, or nothing at all."""
+    return [name for name, state in done.get("files", {}).items() if counts(name) and not is_still(Path(directory) / name, state)]
+
+
+def file_state(path: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> list:
+    """[bytes, time of the last change in ns, digest] of a file, for `is_still`; `known` as of `file_states`."""
+    found = path.stat()
+    digest = known.get((found.st_ino, found.st_size, found.st_mtime_ns))
+    return [found.st_size, found.st_mtime_ns, digest or digest_of(path)]
+
+
+def is_still(path: Path, state: list) -> bool:
+    """Whether a file has the content of `file_state`; it is read only where its time is another."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        if not is_absence(error):
+            raise
+        return False
+    return found.st_size == state[0] and (found.st_mtime_ns == state[1] or digest_of(path) == state[2])
+
+
+def read_done(directory: Path) -> dict | None:
+    """The content of a complete output's done-file, or None. Raises OSError where it cannot be read: the output may be complete."""
+    try:
+        done = read_object(Path(directory) / DONE)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None  # harmless: an output without a whole done-file is simply not complete
+    complete = all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
+    return done if complete and {"options", "inputs"} <= done.keys() else None
+
+
+def digest_of(path: Path) -> str:
+    """Of the content of a file, as done-files have it."""
+    return _file_digest(path).hexdigest()
+
+
+def is_hashed_as_a_whole(num_bytes: int) -> bool:
+    """Whether the digest of a file of this size is that of all its bytes, and not of samples."""
+    return num_bytes <= _BLOCK_BYTES * _MAX_BLOCKS
+
+
+def _file_digest(path: Path, blocks: tuple[int, int] | None = None):
+    """SHA-256 of a file; of one that has more than so many `blocks` (bytes of one, number), of its size and as many, evenly spaced from its
+    first to its last."""
+    block_bytes, max_blocks = blocks or (_BLOCK_BYTES, _MAX_BLOCKS)
+    size, digest = path.stat().st_size, hashlib.sha256()
+    if size > block_bytes * max_blocks:
+        digest.update(str(size).encode())
+    with naming(path), path.open("rb") as f:
+        for begin in _blocks(size, block_bytes, max_blocks):
+            f.seek(begin)
+            digest.update(f.read(block_bytes))
+    return digest
+
+
+def _blocks(size: int, block_bytes: int, max_blocks: int) -> Iterable[int]:
+    if size <= block_bytes * max_blocks:
+        return range(0, size, block_bytes)
+    return (i * (size - block_bytes) // (max_blocks - 1) for i in range(max_blocks))
+
+
+def _contents_pointed_into(table: Path) -> Iterator[str]:
+    """Of stage outputs, or folders of them, that hold files named in the second column of a table, and of archives elsewhere (FILE:OFFSET);
+    commands and other files are passed over."""
+    with table.open(encoding="utf-8", errors="surrogateescape") as f:
+        named = dict.fromkeys(_without_offset(place) for line in f for place in line.split(maxsplit=1)[1:])
+    places: dict[str, list[str]] = {}
+    for place in named:
+        places.setdefault(os.path.dirname(place), []).append(place)
+    root, around = root_of(table, [of_folder[0] for of_folder in places.values()]), {}
+    for name in sorted(filter(None, places)):
+        if ((directory := root / name) / DONE).exists():
+            yield fingerprint(directory)
+            continue
+        output = directory.parent
+        if output not in around:
+            around[output] = read_done(output) or {}
+        found = _folder_fingerprint(output, around[output], directory.name)
+        archives = [root / place[:-1] for place in sorted(places[name]) if place.endswith(":")]
+        yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in archives if path.is_file())
+
+
+def _without_offset(place: str) -> str:
+    """FILE: of FILE:OFFSET, with a range of rows or without; another entry as it is."""
+    file, colon, offset = place.rpartition(":")
+    digits = offset.rstrip()
+    return f"{file}:" if colon and digits.isdigit() and digits.isascii() else _FROM_OFFSET.sub(":", place)

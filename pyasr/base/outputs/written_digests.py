@@ -1,0 +1,86 @@
+"""Digests of an output's files, taken while they are written, so that the step need not read the files again when it completes the output.
+
+    in a job:    with open_hashed(path) as f: ...
+                 note_digest(path, f)
+    in the step: file_states(scratch, noted_digests(scratch))
+
+Each process appends to a file of its own below the log directory of the output that is being made. A digest counts for the file that has
+the inode, size and time of the last change that were noted with it; all other files are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+from pathlib import Path
+
+from pyasr.base.files.places import remove_tree
+from pyasr.base.outputs.displaced_files import STARTED
+from pyasr.base.outputs.fingerprint import digest_of, is_hashed_as_a_whole
+
+_FOLDER = Path("log") / ".digests"
+_NOTE = re.compile(rb"(?m)^(\d+) (\d+) (\d+) ([0-9a-f]{64})$")
+_LEAST_BYTES = 1 << 16  # smaller files are read as quickly as their notes
+
+
+class HashingFile(io.FileIO):
+    """A file opened for writing that hashes what is written."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, "wb")
+        self._digest, self._num_bytes, self._in_order = hashlib.sha256(), 0, True
+
+    def write(self, data) -> int:
+        """Write bytes; how many were written."""
+        written = super().write(data)
+        if is_hashed_as_a_whole(self._num_bytes):
+            self._digest.update(memoryview(data).cast("B")[:written])
+        self._num_bytes += written
+        return written
+
+    def seek(self, *place) -> int:
+        """Go to another place; the digest is then taken from the finished file."""
+        self._in_order = False
+        return super().seek(*place)
+
+    def digest(self, num_bytes: int) -> str | None:
+        """Of a file of this size; None where something else has written to it, or its digest is that of samples."""
+        is_known = self._in_order and self._num_bytes == num_bytes and is_hashed_as_a_whole(num_bytes)
+        return self._digest.hexdigest() if is_known else None
+
+
+def open_hashed(path: Path) -> io.BufferedWriter:
+    """The file, opened for writing in binary mode."""
+    return io.BufferedWriter(HashingFile(path))
+
+
+def note_digest(path: Path, written: io.BufferedWriter) -> None:
+    """Note the digest of a closed file, which may have been renamed to `path` since, for the step that makes the output around it."""
+    found = path.stat()
+    if found.st_size < _LEAST_BYTES or not (output := _output_around(path)):
+        return
+    digest = written.raw.digest(found.st_size) or digest_of(path)
+    with contextlib.suppress(OSError):  # harmless: the step reads the file
+        (output / _FOLDER).mkdir(parents=True, exist_ok=True)
+        with (output / _FOLDER / f"{os.uname().nodename}.{os.getpid()}").open("a", encoding="ascii") as f:
+            f.write(f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {digest}\n")
+
+
+def noted_digests(output: Path) -> dict[tuple[int, int, int], str]:
+    """{(inode, bytes, time of the last change in ns): digest} of what has been written in an output that is being made."""
+    notes = [note for file in (Path(output) / _FOLDER).glob("*") for note in _NOTE.findall(file.read_bytes())]
+    return {tuple(map(int, numbers)): digest.decode() for *numbers, digest in notes}
+
+
+def forget_digests(output: Path) -> None:
+    """Remove the notes of an output that is complete."""
+    if (Path(output) / _FOLDER).exists():
+        remove_tree(Path(output) / _FOLDER)
+
+
+def _output_around(path: Path) -> Path | None:
+    """The innermost output that is being made in which a file lies."""
+    return next((folder for folder in Path(os.path.abspath(path)).parents if (folder / STARTED).exists()), None)

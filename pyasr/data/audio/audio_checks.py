@@ -1,0 +1,97 @@
+"""Whether the recordings of a data directory exist and are complete: by their headers and ends, or read to their end."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from pyasr.base.errors import UserError
+from pyasr.base.files import pipes
+from pyasr.data.audio import audio_ends, audio_headers, audio_sizes, audio_tails, shorten, sphere
+from pyasr.data.audio.audio_reading import AudioAdvice, UnusableAudio, read_channels
+from pyasr.data.audio.channels import pick
+from pyasr.io.ark import archive_of
+from pyasr.io.content import open_file, readable
+
+_HEAD_BYTES, _MOST_TAIL_BYTES = 4096, 1 << 20
+_WITH_SIZES = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"NIST")
+_WITHOUT_SIZES = re.compile(rb"fLaC|OggS|ID3|\xff[\xe2-\xfb]")
+_SHORTEN_TAIL_BYTES = 8
+_ALIGNMENT = 512  # of chunks behind the audio, and more
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found of a recording."""
+
+    complaint: str = ""            # '' if nothing is wrong
+    seconds: float | None = None   # where it was read
+    rate: int = 0                  # the same
+    by_hand: str = ""              # what the user is to do where the recording itself may be sound
+
+
+def look_at_audio(rx: str, how: str, label: str = "") -> Look:
+    """What is wrong with the audio of `rx`, an entry of wav.scp.
+
+    label  channel that `reco2file_and_channel` names; a file of several without one is a complaint where it is read
+    how    'no': not looked at; 'exists': the file is there, and has the size or the end that its header gives; 'read': it can be read to
+           its end
+    """
+    if how == "no" or how == "exists" and pipes.is_command(rx):
+        return Look()
+    if how == "read":
+        return _read(rx, label)
+    if not os.path.isfile(rx):
+        return Look() if os.path.exists(rx) or os.path.exists(archive_of(rx)) else Look("no such audio file")
+    try:
+        if is_as_its_header_tells(rx):
+            return Look()
+    except UserError as error:
+        return Look(str(error).removeprefix(f"{rx}: "), by_hand="see that the file can be read")
+    found = _read(rx, label)
+    return Look(found.complaint, by_hand=found.by_hand)
+
+
+def _read(rx: str, label: str) -> Look:
+    try:
+        samples, rate = read_channels(rx)
+        pick(samples.shape[1], label, rx)
+    except UserError as error:
+        complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
+        if advice == AudioAdvice.uncounted:  # all of it may be there, which the fix would remove
+            complaint += f"; to keep it, {advice.partition(', or ')[0]}"
+        return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
+    return Look(seconds=len(samples) / rate, rate=rate)
+
+
+def is_as_its_header_tells(path: str) -> bool:
+    """Whether an audio file has the size that its header gives or, in formats without such a size, ends where it should: by its first
+    bytes, and the last ones in these formats and if something follows the audio. If False, only reading all of it tells."""
+    with open_file(path) as file, readable(path):
+        head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+        if head[:4] not in _WITH_SIZES:
+            return bool(_WITHOUT_SIZES.match(head)) and audio_ends.ends_well(file, head, num_bytes)
+        if sphere.is_shortened(head):
+            return _is_whole_stream(file, head, num_bytes)
+        begin, size = audio_sizes.promised(head)
+        if not begin or size < 0:
+            return audio_headers.is_of_stream(head)
+        end = begin + size
+        if num_bytes in (end, audio_sizes.num_bytes_of_all_channels(head)):
+            return True
+        if not end < num_bytes <= end + _MOST_TAIL_BYTES:
+            return False
+        file.seek(end)
+        at = _ALIGNMENT + end % _ALIGNMENT
+        return audio_tails.is_tail(head[:4].ljust(at, b"\0") + file.read(), at)
+
+
+def _is_whole_stream(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
+    """Of a SPHERE file compressed by shorten."""
+    begin = sphere.head_bytes(head)
+    if not shorten.is_stream(head[begin:]) or sphere.counts(head)[0] == 0:
+        return False
+    file.seek(max(begin, num_bytes - _SHORTEN_TAIL_BYTES))
+    return shorten.seems_whole(file.read(), num_bytes - begin)

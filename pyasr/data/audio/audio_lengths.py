@@ -1,0 +1,55 @@
+"""Length of recordings by the headers of their files."""
+
+from __future__ import annotations
+
+import os
+
+from pyasr.data.audio import audio_sizes, flac_length, sphere
+from pyasr.data.audio.audio_checks import is_as_its_header_tells
+from pyasr.data.audio.audio_reading import read_audio
+
+_HEAD_BYTES = 1 << 16
+
+
+def seconds_of(path: str | os.PathLike) -> float:
+    """Seconds of an audio file, the same for each channel: by its header, where it tells and the file is as long as it says; otherwise the
+    file is decoded.
+
+    A header of SPHERE may count the samples of all channels, as in Switchboard's first release; of a file compressed by shorten its count
+    is that of one channel. A cut file of this kind is noticed by its last bytes (`pyasr.data.audio.shorten.seems_whole`).
+
+    Raises UnusableAudio where the file is missing, cut short or not audio.
+    """
+    seconds = _by_header(os.fspath(path))
+    if seconds is None:
+        samples, rate = read_audio(os.fspath(path), channel=0)
+        seconds = len(samples) / rate
+    return seconds
+
+
+def _by_header(path: str) -> float | None:
+    """None where the header does not tell."""
+    if not os.path.isfile(path) or not is_as_its_header_tells(path):
+        return None
+    with open(path, "rb") as file:
+        head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+    if sphere.is_sphere(head):
+        rate = sphere.rate_hz(head)
+        return _num_of_sphere(head, num_bytes) / rate if rate else None
+    return _by_library(path) if audio_sizes.num_bytes(head) or flac_length.is_flac(head) and flac_length.told(head) else None
+
+
+def _num_of_sphere(head: bytes, num_bytes: int) -> float:
+    """Samples of each channel in a file of so many bytes."""
+    count, num_channels, _ = sphere.counts(head)
+    return count / num_channels if num_bytes == audio_sizes.num_bytes_of_all_channels(head) else count
+
+
+def _by_library(path: str) -> float | None:
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(path) as audio:
+            return audio.frames / audio.samplerate
+    except (soundfile.LibsndfileError, RuntimeError, ZeroDivisionError):
+        return None  # harmless: who decodes the file tells

@@ -1,0 +1,109 @@
+"""The recordings of a data directory: the channel that is meant, at the speed, with the distortion and at the volume that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio.audio_reading import ONLY, read_channels, resample
+from pyasr.data.audio.channels import label_of, pick
+from pyasr.data.audio.mixing import distorted
+from pyasr.data.tables.datadir import FIX, SPEED, VOLUME, DataDir
+from pyasr.data.tables.rules import overshoot_complaint, speed_complaint
+
+
+def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.ndarray, int]:
+    """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
+
+    channel  which of several channels of its file, the first is 0; ONLY: the one that `reco2file_and_channel` names
+
+    Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive
+    number.
+    """
+    return next(read_recordings(data, [name], channel))
+
+
+def read_recordings(data: DataDir, names: Iterable[str], channel: int = ONLY, unnamed: int = ONLY) -> Iterator[tuple[np.ndarray, int]]:
+    """What `read_recording` gives of each of `names`. A file that several in a row are channels of is decoded once, and not kept longer.
+
+    unnamed  the channel of a file of several if neither `channel` nor `reco2file_and_channel` says which
+    """
+    for entry, of_file in groupby(names, key=lambda name: _entry(data, name)):
+        *others, last = of_file
+        audio, rate = read_channels(entry, others[0] if others else last)
+        for name in others:
+            yield _as_it_sounds(data, name, _channel_of(data, name, audio, channel, unnamed), rate), rate
+        samples = _channel_of(data, last, audio, channel, unnamed)
+        del audio
+        yield _as_it_sounds(data, last, samples, rate), rate
+
+
+def _entry(data: DataDir, name: str) -> str:
+    if name not in data.wav_scp:
+        raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
+    return data.wav_scp[name]
+
+
+def _channel_of(data: DataDir, name: str, audio: np.ndarray, channel: int, unnamed: int) -> np.ndarray:
+    """(num_samples,) of `audio` (num_samples, num_channels)."""
+    label = label_of(data, name) if channel == ONLY and audio.shape[1] > 1 else ""
+    return np.ascontiguousarray(audio[:, pick(audio.shape[1], label, f"{name}: {data.wav_scp[name]}", channel, unnamed)])
+
+
+def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> np.ndarray:
+    """The samples of a recording at its speed, in its room and at its volume."""
+    samples = change_speed(samples, rate, speed(data, name))
+    if name in data.reco2distortion:
+        samples = distorted(samples, rate, data.reco2distortion[name])
+    return samples * np.float32(volume(data, name)) if name in data.reco2volume else samples
+
+
+def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> np.ndarray:
+    """What `segments` takes of the `samples` of an utterance's recording, all where it is a recording of its own.
+
+    Raises UserError for a segment that does not lie within its recording, but for 0.5 s at the end.
+    """
+    segment = data.segments.get(utt)
+    if segment is None:
+        return samples
+    line = f"{segment.recording} {segment.begin_s} {segment.end_s}"
+    if complaint := overshoot_complaint(line, {segment.recording: len(samples) / rate}):
+        raise UserError(f"{data.path}/segments: {utt} {complaint}; correct it, or run {FIX} --audio read {data.path}")
+    return samples[round(segment.begin_s * rate):round(segment.end_s * rate) if segment.end_s > 0 else len(samples)]
+
+
+def speed(data: DataDir, name: str) -> float:
+    """How many times as fast the recording `name` is to be played. Raises UserError where that is no speed from 0.25 to 4."""
+    text = data.reco2speed.get(name, "1")
+    if complaint := speed_complaint(text):
+        raise UserError(f"{data.path}/{SPEED}: '{name} {text}' is {complaint}; correct the line")
+    return float(text)
+
+
+def duration_s(data: DataDir, name: str) -> float:
+    """Seconds of a recording: what `reco2dur` says, or `utt2dur` where recordings are utterances; otherwise its audio is read."""
+    known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
+    if name in known:
+        return known[name]
+    samples, rate = read_recording(data, name, channel=0)  # all are of one length
+    return len(samples) / rate
+
+
+def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:
+    """`samples` played `factor` times as fast, which raises the pitch too, at the same rate: about len(samples) / factor of them."""
+    return resample(samples, max(round(rate * factor), 1), rate)
+
+
+def volume(data: DataDir, name: str) -> float:
+    """The factor on the samples of the recording `name`. Raises UserError where that is no positive number."""
+    text = data.reco2volume.get(name, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise UserError(f"{data.path}/{VOLUME}: '{name} {text}' is no positive number; correct the line")
+    return factor

@@ -1,0 +1,226 @@
+"""Copies of utterances in rooms and in noise, as Kaldi's reverberate_data_dir.py and augment_data_dir.py make them.
+
+T. Ko, V. Peddinti, D. Povey, M. Seltzer, S. Khudanpur, "A study on data augmentation of reverberant speech for robust speech recognition",
+ICASSP 2017; D. Snyder et al., "X-vectors: robust DNN embeddings for speaker recognition", ICASSP 2018 (noises, babble and their SNRs). No
+audio is written: the table `reco2distortion` says what becomes of a recording when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.cli.option_uses import if_set, unless_set
+from pyasr.base.cli.options import option
+from pyasr.base.cli.seeds import generator
+from pyasr.base.errors import UserError
+from pyasr.data.audio.channels import label_of
+from pyasr.data.audio.mixing import source_duration_s
+from pyasr.data.audio.recordings import duration_s, speed
+from pyasr.data.augmentation.sound_lists import BACKGROUND, FOREGROUND, Sound, SoundList
+from pyasr.data.parts.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
+from pyasr.data.tables import distortion
+from pyasr.data.tables.datadir import DISTORTION, TO_THE_END, DataDir, Segment, Tables, completed
+from pyasr.data.tables.distortion import Distortion, Noise
+from pyasr.io.keys import Groups
+from pyasr.io.lazy_tables import Lazy, at_hand, mapped
+
+_LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
+
+
+@dataclass(frozen=True)
+class AugmentOptions:
+    """What copies are made in."""
+
+    rir_list: Path | None = option(None, "list of impulse responses, as utils/simulate_rirs.py and Kaldi write it")
+    speech_rvb_probability: float = option(1.0, "share of recordings that get an impulse response",
+                                           minimum=0.0, maximum=1.0, only=if_set("rir-list"))  # fmt: skip
+    fg_noise: Path | None = option(None, "list or data directory of noises that sound one after the other")
+    fg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB, one of which is drawn",
+                          only=if_set("fg-noise"))  # fmt: skip
+    fg_interval: float = option(0.0, "seconds between the end of one and the beginning of the next", minimum=0.0,
+                                only=if_set("fg-noise"))  # fmt: skip
+    bg_noise: Path | None = option(None, "list or data directory of noises that sound all the time")
+    bg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB", only=if_set("bg-noise"))
+    num_bg_noises: str = option("1", "how many of these at once, one of which numbers is drawn",
+                                only=if_set("bg-noise"))  # fmt: skip
+    num_babble: str = option("", "how many other speakers of the data talk at once, such as 3:4:5:6:7; none unless given")
+    babble_snrs: str = option("20:17:15:13", "signal-to-noise ratios of each of them in dB",
+                              only=if_set("num-babble"))  # fmt: skip
+    num_replications: int = option(1, "copies of each utterance", minimum=1)
+    include_original_data: bool = option(False, "keep the utterances as they are besides")
+    prefix: str = option("rev", "what names of utterances and speakers begin with, before the number of the copy and a hyphen",
+                         only=unless_set("utt-suffix"))  # fmt: skip
+    utt_suffix: str = option("", "what names of utterances end with, after a hyphen, in place of a prefix; speakers keep theirs")
+    augment_seed: int = option(0, "seed of all that is drawn")
+
+    def renaming(self, copy: int) -> Renaming:
+        """Names of the 1-based copy."""
+        if self.utt_suffix:
+            return Renaming(utt_suffix=f"-{self.utt_suffix}{copy if self.num_replications > 1 else ''}")
+        prefix = f"{self.prefix}{copy}-"
+        return Renaming(utt_prefix=prefix, spk_prefix=prefix)
+
+
+def augmented(data: DataDir, options: AugmentOptions) -> Tables:
+    """The tables of the copies, without those of features. `utt2uniq` leads to the utterance as it was.
+
+    Raises UserError where nothing is to be changed, for lists that cannot be used, and for data without audio or distorted already.
+    """
+    if any(found.sources for found in data.reco2distortion.values()):
+        raise UserError(f"{data.path}/{DISTORTION}: these are copies with noise or rooms; copy the data that they were made of")
+    tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, "spk2utt")}
+    if "wav.scp" not in tables:
+        raise UserError(f"{data.path}/wav.scp: missing; noise and rooms need audio")
+    with_audio = at_hand(tables["wav.scp"])
+    if silent := min((name for name in map(data.recording, data.utterances) if name not in with_audio), default=""):
+        raise UserError(f"{data.path}/wav.scp: no line for {silent}; run utils/fix_data_dir.py {data.path}")
+    tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
+    tables[DISTORTION] = mapped(tables["wav.scp"], value=lambda entry: distortion.NONE)
+    drawing = _Drawing(data, options)
+    copies = [_copy(tables, options.renaming(copy), partial(drawing.distortion, copy=copy))
+              for copy in range(1, options.num_replications + 1)]
+    return joined(copies + [tables] * options.include_original_data)
+
+
+def _copy(tables: Tables, renaming: Renaming, draw: Callable[[str], Distortion]) -> Tables:
+    return own_copy(tables | {DISTORTION: Lazy(lambda: ((name, str(draw(name))) for name in tables[DISTORTION]))}, renaming)
+
+
+class _Drawing:
+    """Draws a distortion for each recording, from a stream named by the seed, the recording and the number of the copy."""
+
+    def __init__(self, data: DataDir, options: AugmentOptions):
+        self.data, self.options = data, options
+        self.rirs = SoundList(options.rir_list) if options.rir_list else None
+        self.foreground = SoundList(options.fg_noise, FOREGROUND) if options.fg_noise else None
+        self.background = SoundList(options.bg_noise, BACKGROUND) if options.bg_noise else None
+        self.babble = Babble(data) if options.num_babble else None
+        if not (self.rirs or self.foreground or self.background or self.babble):
+            raise UserError("nothing to add: give --rir-list, --fg-noise, --bg-noise or --num-babble")
+        for sounds in filter(None, (self.rirs, self.foreground, self.background)):
+            sounds.check_files()
+        self.fg_snrs, self.bg_snrs, self.babble_snrs = (_numbers(options, name) for name in ("fg_snrs", "bg_snrs", "babble_snrs"))
+        self.num_background = _counts(options, "num_bg_noises")
+        self.num_babble = _counts(options, "num_babble") if options.num_babble else []
+        if self.babble and max(self.num_babble) > self.babble.num_others:
+            asked = f"--num-babble {options.num_babble}: {self.babble.num_others} other speakers are in {data.path}"
+            log.warning(f"{asked}; where more are drawn, all of them talk")
+
+    def distortion(self, recording: str, copy: int) -> Distortion:
+        """The one of the 1-based copy."""
+        rng = generator(self.options.augment_seed, "distortion", recording, copy)
+        reverberates = self.rirs and rng.random() < self.options.speech_rvb_probability
+        rir = self.rirs.draw(rng) if reverberates else None
+        noises = self._background_noises(rng) + self._babble_noises(recording, rng) + self._foreground_noises(recording, rir, rng)
+        return Distortion(rir and rir.audio, tuple(noises))
+
+    def _background_noises(self, rng: np.random.Generator) -> list[Noise]:
+        if self.background is None:
+            return []
+        sounds = (self.background.draw(rng) for _ in range(rng.choice(self.num_background)))
+        return [Noise(sound.audio, float(rng.choice(self.bg_snrs)), start=_rounded(rng.random()), channel=sound.channel)
+                for sound in sounds]
+
+    def _babble_noises(self, recording: str, rng: np.random.Generator) -> list[Noise]:
+        if self.babble is None:
+            return []
+        return [Noise(audio, float(rng.choice(self.babble_snrs)), None, _rounded(rng.random()), begin_s, end_s, channel=channel)
+                for audio, begin_s, end_s, channel in self.babble.draw(recording, rng.choice(self.num_babble), rng)]
+
+    def _foreground_noises(self, recording: str, rir: Sound | None, rng: np.random.Generator) -> list[Noise]:
+        """One after the other over the whole recording, each from a place of its own in the room."""
+        if self.foreground is None:
+            return []
+        noises, at_s, end_s = [], rng.random() * self.options.fg_interval, duration_s(self.data, recording)
+        while at_s < end_s:
+            sound = self.foreground.draw(rng)
+            place = self.rirs.draw_in_room(rir, rng) if rir else None
+            snr_db, rir_there = float(rng.choice(self.fg_snrs)), place and place.audio
+            noises.append(Noise(sound.audio, snr_db, _rounded(at_s), rir=rir_there, channel=sound.channel))
+            at_s += max(source_duration_s(sound.audio), _LEAST_NOISE_S) + self.options.fg_interval
+        return noises
+
+
+class Babble:
+    """Utterances of other speakers, as they were recorded: copies of utterances that are there, and those at other speeds are left out."""
+
+    def __init__(self, data: DataDir):
+        self.data = data
+        self._original = at_hand(completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances))
+        whole = data.utterances.take(np.flatnonzero(np.fromiter(map(self._is_whole, data.utterances), bool)))
+        self._of_speaker = Groups(whole, map(data.utt2spk.__getitem__, whole))
+        if len(self._of_speaker) < 2:
+            raise UserError(f"{data.path}: babble takes two speakers or more, with utterances at their own speed; leave --num-babble away")
+
+    def _is_whole(self, utt: str) -> bool:
+        """Whether an utterance is no copy of one that is there, and at its own speed."""
+        original = self._original[utt]
+        is_copy = original != utt and original in self.data.utt2spk
+        return not is_copy and speed(self.data, self.data.recording(utt)) == 1
+
+    @property
+    def num_others(self) -> int:
+        """How many can talk beside one speaker."""
+        return len(self._of_speaker) - 1
+
+    @cached_property
+    def _utterances(self) -> Groups:
+        """{recording: utterances in it}"""
+        return Groups(self.data.utterances, map(self.data.recording, self.data.utterances))
+
+    def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None, str]]:
+        """(audio, begin, end in seconds, channel) of an utterance each of `num` speakers who do not speak in the recording, or of all of
+        them."""
+        known = self._of_speaker.names
+        own = sorted(known.line_of(speaker) for speaker in self._speakers_in(recording) if speaker in known)
+        num_others = len(known) - len(own)
+        chosen = [self._of_speaker.group(_beside(i, own)) for i in rng.choice(num_others, min(num, num_others), replace=False)]
+        return [self._place(utterances[rng.integers(len(utterances))]) for utterances in chosen]
+
+    def _speakers_in(self, recording: str) -> set[str]:
+        """Those who speak in it."""
+        utt2spk = self.data.utt2spk
+        return {utt2spk.get(self._original[utt], utt2spk[utt]) for utt in self._utterances.get(recording, ())}
+
+    def _place(self, utt: str) -> tuple[str, float, float | None, str]:
+        segment, recording = self.data.segments.get(utt, Segment("", 0.0, TO_THE_END)), self.data.recording(utt)
+        end_s = None if segment.end_s == TO_THE_END else segment.end_s
+        return self.data.wav_scp[recording], segment.begin_s, end_s, label_of(self.data, recording)
+
+
+def _beside(number: int, taken: list[int]) -> int:
+    """The one of this number among 0, 1, ... without those of the ascending list `taken`."""
+    for index in taken:
+        number += number >= index
+    return number
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)
+
+
+def _numbers(options: AugmentOptions, name: str) -> list[float]:
+    """The numbers of an option such as '20:15:10'. Raises UserError for others than from -100 to 100."""
+    return _parsed(options, name, float, -100, "numbers from -100 to 100 with colons between them, such as 20:15:10")
+
+
+def _counts(options: AugmentOptions, name: str) -> list[int]:
+    """The numbers of an option such as '3:4:5'. Raises UserError for others than from 1 to 100."""
+    return _parsed(options, name, int, 1, "whole numbers from 1 to 100 with colons between them, such as 3:4:5")
+
+
+def _parsed(options: AugmentOptions, name: str, kind: type, least: int, expected: str) -> list:
+    text = getattr(options, name)
+    try:
+        found = [kind(word) for word in text.split(":")]
+    except ValueError:
+        found = [np.inf]
+    if not all(least <= number <= 100 for number in found):
+        raise UserError(f"--{name.replace('_', '-')} '{text}': expected {expected}")
+    return found

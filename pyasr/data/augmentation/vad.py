@@ -1,0 +1,128 @@
+r"""Where in a recording there is speech, by its energy: decided as by Kaldi's compute-vad, with the constants of its x-vector recipes.
+
+A frame of 25 ms, one every 10 ms, is loud when its log energy E (of samples at int16 scale, mean removed) is above
+
+    T = energy_threshold + mean_scale * mean(E)                  mean over the utterance
+
+and is speech when at least the share `proportion` of the frames at most `context` away are loud. Runs of speech become segments: short
+pauses are closed, short segments dropped, long ones cut at their quietest place, and silence is kept at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from pyasr.base.cli.options import option
+from pyasr.data.audio.audio_reading import ONLY
+from pyasr.data.audio.recordings import cut_utterance, read_recordings
+from pyasr.data.parts.subsegments import Part, packed
+from pyasr.data.tables.datadir import DataDir
+from pyasr.io.keys import Groups, Keys
+
+WINDOW_S, SHIFT_S = 0.025, 0.01
+_BLOCK_FRAMES = 4096
+_SMOOTHING_FRAMES = 30  # a cut lies where so many frames are quiet
+_SHORTEST_HALF_S = 1.0
+
+
+@dataclass(frozen=True)
+class VadOptions:
+    """What counts as speech, and how it becomes segments."""
+
+    vad_energy_threshold: float = option(5.5, "constant of the threshold on log energy")
+    vad_energy_mean_scale: float = option(0.5, "factor on the recording's mean log energy in the threshold", minimum=0.0)
+    vad_frames_context: int = option(2, "frames on either side that a decision goes by", minimum=0)
+    vad_proportion_threshold: float = option(0.12, "share of these that have to be loud", minimum=0.0, maximum=1.0)
+    min_silence_s: float = option(0.5, "seconds of the shortest silence between two segments", minimum=0.0)
+    padding_s: float = option(0.2, "seconds of silence kept at either end of a segment", minimum=0.0)
+    min_segment_s: float = option(0.3, "seconds of speech in the shortest segment", minimum=0.0)
+    max_segment_s: float = option(30.0, "seconds of the longest segment, padding left out", minimum=2.0)
+
+
+def log_energies(samples: np.ndarray, rate: int) -> np.ndarray:
+    """Log energy of every frame; (num_frames,), none where the recording is shorter than one."""
+    size, shift = _window_and_shift(rate)
+    if len(samples) < size:
+        return np.zeros(0)
+    frames = sliding_window_view(samples, size)[::shift]
+    blocks = (frames[begin : begin + _BLOCK_FRAMES].astype(np.float64) for begin in range(0, len(frames), _BLOCK_FRAMES))
+    energies = np.concatenate([np.square(block - block.mean(1, keepdims=True)).sum(1) for block in blocks])
+    return np.log(np.maximum(energies, np.finfo(np.float32).eps))
+
+
+def _window_and_shift(rate: int) -> tuple[int, int]:
+    """Samples of a frame, and from one to the next."""
+    return round(WINDOW_S * rate), round(SHIFT_S * rate)
+
+
+def speech_frames(log_energy: np.ndarray, options: VadOptions) -> np.ndarray:
+    """Which frames are speech; bool (num_frames,)."""
+    if not len(log_energy):
+        return np.zeros(0, bool)
+    loud = log_energy > options.vad_energy_threshold + options.vad_energy_mean_scale * log_energy.mean()
+    window = np.ones(2 * options.vad_frames_context + 1)
+    num_loud, num_all = (_sums_around(values, window) for values in (loud, np.ones(len(loud))))
+    return num_loud >= options.vad_proportion_threshold * num_all
+
+
+def _sums_around(values: np.ndarray, window: np.ndarray) -> np.ndarray:
+    """The sum of what a window that is centred on each place covers."""
+    half = len(window) // 2
+    return np.convolve(values, window)[half : half + len(values)]
+
+
+def speech_runs(speech: np.ndarray, log_energy: np.ndarray, options: VadOptions) -> list[tuple[int, int]]:
+    """(first frame, frame behind the last) of the segments, without padding."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], speech, [False]]).astype(int)))
+    joined: list[tuple[int, int]] = []
+    for begin, end in edges.reshape(-1, 2).tolist():
+        if joined and (begin - joined[-1][1]) * SHIFT_S < options.min_silence_s:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((begin, end))
+    quiet = _sums_around(log_energy, np.ones(_SMOOTHING_FRAMES)) if len(log_energy) else log_energy
+    long_enough = [run for run in joined if (run[1] - run[0]) * SHIFT_S >= options.min_segment_s]
+    return [piece for run in long_enough for piece in _short_pieces(run, quiet, options.max_segment_s)]
+
+
+def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list[tuple[int, int]]:
+    """The run, cut at its quietest place, and so on, until no piece is too long."""
+    margin = round(min(_SHORTEST_HALF_S, max_s / 4) / SHIFT_S)
+    pieces, waiting = [], [run]
+    while waiting:
+        begin, end = waiting.pop()
+        if (end - begin) * SHIFT_S <= max_s:
+            pieces.append((begin, end))
+        else:
+            cut = begin + margin + int(np.argmin(quiet[begin + margin : end - margin]))
+            waiting += [(cut, end), (begin, cut)]
+    return pieces
+
+
+def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Part]:
+    """The segments of a recording, in order; padded ends meet in the middle of what lies between them."""
+    log_energy = log_energies(samples, rate)
+    runs = speech_runs(speech_frames(log_energy, options), log_energy, options)
+    size, shift = _window_and_shift(rate)
+    times = [(begin * shift / rate, ((end - 1) * shift + size) / rate) for begin, end in runs]
+    begins = [begin for begin, _ in times]
+    ends = [end for _, end in times]
+    edges = [0.0, *((one + other) / 2 for one, other in zip(ends, begins[1:])), len(samples) / rate]
+    padding = options.padding_s
+    return [Part(max(begin - padding, low), min(end + padding, high)) for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
+
+
+def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapping[str, list[Part]]:
+    """The segments of all utterances of a data directory, whose recordings are read one after the other.
+
+    channel  which of several is read; ONLY: the one that `reco2file_and_channel` names, or the first
+    """
+    of_recordings = Groups(data.utterances, map(data.recording, data.utterances))
+    names = Keys(of_recordings.names)
+    read = read_recordings(data, names, channel, unnamed=0)
+    return packed((utt, find_speech(cut_utterance(samples, rate, data, utt), rate, options))
+                  for name, (samples, rate) in zip(names, read) for utt in of_recordings[name])

@@ -1,0 +1,57 @@
+"""Which sequences of phones are words, or silences that stand for no word: the lexicon that lattices are aligned with."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable
+
+import numpy as np
+
+from pyasr.base.compiled.kernels import njit
+
+AlignLexicon = namedtuple("AlignLexicon", "steps nodes ends prefixes")
+AlignLexicon.__doc__ = """Pronunciations as a tree of phones, node 0 its root; all keys are int64 and ascending.
+
+steps, nodes  node << 32 | phone, and the node that it leads to
+ends          node << 32 | word, where a pronunciation of the word ends; word 0 is silence, and all words also stand as ANY_WORD
+prefixes      node << 32 | word, where a pronunciation of the word may go on
+"""
+ANY_WORD = 0xFFFFFFFF
+
+
+def align_lexicon(rows: Iterable[tuple[int, tuple[int, ...]]]) -> AlignLexicon:
+    """The lexicon of (word, phones) rows (`pyasr.lang.lang_dirs.lang_dir.LangDir.align_lexicon`); word 0 stands for no word."""
+    steps: dict[int, int] = {}
+    ends, prefixes = set(), set()
+    for word, phones in rows:
+        node = 0
+        for phone in phones:
+            prefixes.add(node << 32 | word)
+            node = steps.setdefault(node << 32 | phone, len(steps) + 1)
+        ends |= {node << 32 | word, node << 32 | ANY_WORD} if word else {node << 32}
+    keys = sorted(steps)
+    nodes = np.array([steps[key] for key in keys], np.int64)
+    return AlignLexicon(np.array(keys, np.int64), nodes, *(np.array(sorted(pairs), np.int64) for pairs in (ends, prefixes)))
+
+
+@njit(nogil=True, cache=True)
+def has_pair(pairs, node, word):
+    """Whether node << 32 | word is among ascending `pairs`."""
+    key = (np.int64(node) << 32) | np.int64(word)
+    i = np.searchsorted(pairs, key)
+    return i < len(pairs) and pairs[i] == key
+
+
+@njit(nogil=True, cache=True)
+def goes_on(lexicon, node):
+    """Whether any pronunciation goes on from a node."""
+    i = np.searchsorted(lexicon.steps, np.int64(node) << 32)
+    return i < len(lexicon.steps) and lexicon.steps[i] >> 32 == node
+
+
+@njit(nogil=True, cache=True)
+def step(lexicon, node, phone):
+    """The node that a phone leads to, -1 if none."""
+    key = (np.int64(node) << 32) | np.int64(phone)
+    i = np.searchsorted(lexicon.steps, key)
+    return lexicon.nodes[i] if i < len(lexicon.steps) and lexicon.steps[i] == key else -1

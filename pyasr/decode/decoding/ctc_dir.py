@@ -1,0 +1,196 @@
+"""Decoding a data directory with a CTC network: by a graph to lattices as with HMMs, or without one to lists of the best words.
+
+DECODE_DIR/lat.JOB.gz   lattices, graph costs being those of the language model, acoustic costs the negated scores (`Scores`)
+DECODE_DIR/hyp.JOB.txt  `UTTERANCE WORD WORD ...`, the best words at the scales of the search
+DECODE_DIR/words.txt    the words of the lattices: those of the graph, or those that were found
+
+Lists are files of `pyasr.decode.ctc.ctc_lists`, which makes these three of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.compiled.imports import without_collection
+from pyasr.base.jobs.in_threads import in_threads
+from pyasr.base.cli.job_options import threads_of_job
+from pyasr.base.memory_errors import computed
+from pyasr.base.outputs.output import atomic_write
+from pyasr.data.parts.job_parts import Part, part_of
+from pyasr.decode.ctc.ctc_hypotheses import CtcHypothesis, checked, greedy
+from pyasr.decode.ctc.ctc_lists import list_path, write_list
+from pyasr.decode.ctc.ctc_prefix import PrefixDecoder, PrefixOptions
+from pyasr.decode.decoding.decode_dir import DecodeSpec, ShardWriter, load_decoder, shard_is_complete
+from pyasr.decode.lattices.determinize import DeterminizeOptions
+from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, open_features
+from pyasr.feats.origin import check_origin
+from pyasr.hmm.model.model_file import subsampling_files
+from pyasr.io.ark import ArkReader, read_scp
+from pyasr.lang.ngrams.arpa import read_arpa
+from pyasr.lang.grammars.ctc_graph import GRAPH, unit_tid2pdf
+from pyasr.lang.lang_dirs.subwords import UNITS, read_units
+from pyasr.nn.scales import ACOUSTIC_FACTOR
+from pyasr.lang.symbols import SymbolTable
+
+GREEDY, PREFIX, WFST = SEARCHES = ("greedy", "prefix", "wfst")
+NETWORK = "final.nnet"
+
+
+@dataclass(frozen=True)
+class CtcSpec:
+    """The work of one decoding, given to every job.
+
+    num_threads  threads of each job; None: as many as its runner gives it
+    posteriors   table of log posteriors in place of network and features
+    graph        directory of TLG.fst, for the search in it
+    lm           ARPA file, for the prefix search
+    """
+
+    search: str
+    data: Path
+    ctc_dir: Path
+    units_dir: Path
+    out: Path
+    num_jobs: int
+    num_threads: int | None
+    posteriors: Path | None = None
+    graph: Path | None = None
+    lm: Path | None = None
+    prefix: PrefixOptions = PrefixOptions()
+    decode: DecodeOptions = DecodeOptions(acoustic_scale=1 / ACOUSTIC_FACTOR)
+    lattices: DeterminizeOptions = DeterminizeOptions()
+
+    def of_graph(self) -> DecodeSpec:
+        """What the search in a graph is told."""
+        return DecodeSpec(self.graph, self.ctc_dir, self.data, self.out, self.num_jobs, self.num_threads, self.decode, None, self.lattices)
+
+    def input_files(self) -> list[Path]:
+        """The files that are read. Raises UserError naming a missing one and what makes it, and as `check_origin`."""
+        makers = {self.units_dir / UNITS: "utils/train_subwords.py", self.data / "utt2spk": "utils/validate_data_dir.py"}
+        if self.posteriors:
+            makers[self.posteriors] = "whatever computed the log posteriors"
+        else:
+            makers |= {self.ctc_dir / NETWORK: "the training step of this network", self.data / "feats.scp": "steps/make_fbank.py"}
+        if self.search == WFST:
+            makers |= {self.graph / name: "utils/make_ctc_graph.py" for name in (GRAPH, "words.txt", "phones.txt")}
+        for path, maker in makers.items():
+            if not path.exists():
+                raise UserError(f"{path}: no such file; it comes from {maker}")
+        if not self.posteriors:
+            check_origin(self.data, self.ctc_dir)
+        inputs = [] if self.posteriors else [*input_tables(self.data, InputOptions.load(self.ctc_dir)), *input_option_files(self.ctc_dir)]
+        of_search = {PREFIX: [self.lm] if self.lm else [], WFST: subsampling_files(self.ctc_dir)}.get(self.search, [])
+        return [*dict.fromkeys([*makers, *inputs, *of_search])]
+
+
+class Scores:
+    """What the search is given of the utterances of a data directory, from a network or from a table of log posteriors.
+
+    For a search in a graph it is
+
+        10 (log p(k | x) - log P(k))
+
+    with P the priors of units in the model file, and equal ones for a table; for others log p(k | x).
+
+    part  of the utterances, which are asked for
+    keys  the utterances that have any
+    """
+
+    def __init__(self, spec: CtcSpec, num_units: int, part: Part):
+        self._num_units, in_graph = num_units, spec.search == WFST
+        if spec.posteriors:
+            table, reader = read_scp(spec.posteriors), ArkReader()
+            factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
+            self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: factor * matrix
+        else:
+            features = open_features(spec.data, spec.ctc_dir, part=part)
+            model = load_network(spec.ctc_dir, in_graph, threads_of_job(spec.num_threads))
+            self.keys, self._read = features.keys, features.__getitem__
+            self._score = model.log_likelihoods if in_graph else model.log_posteriors
+
+    def of(self, keys: list[str]) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+        """(utterance, function that gives its scores): read here, computed where it is called."""
+        for utt in keys:
+            read = self._read(utt)
+            yield utt, lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt)
+
+
+def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
+    """The `AcousticModel` of a directory, which `num_threads` will ask at once.
+
+    Raises UserError for one of an earlier pyasr, without priors, where a graph is to be searched.
+    """
+    with without_collection():
+        from pyasr.nn.networks import acoustic  # torch is loaded only where a network is decoded
+
+    model = acoustic.load_scorer(ctc_dir, num_threads)
+    if in_graph and model.factor != ACOUSTIC_FACTOR:
+        sentence = "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
+        raise UserError(f"{ctc_dir / NETWORK}: {sentence}")
+    return model
+
+
+def decode_shard(spec: CtcSpec, job: int) -> None:
+    """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
+    (_graph_shard if spec.search == WFST else _list_shard)(spec, job)
+
+
+def _graph_shard(spec: CtcSpec, job: int) -> None:
+    """Write lat.JOB.gz, hyp.JOB.txt and shard.JOB.json, as `pyasr.decode.decoding.decode_dir` does."""
+    inner = spec.of_graph()
+    if shard_is_complete(inner, job):
+        return
+    units = read_units(spec.units_dir)
+    _check_units(units, spec)
+    decoder = load_decoder(inner, unit_tid2pdf(len(units)), GRAPH)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    scores = Scores(spec, len(units), part)
+    with ShardWriter(inner, job, part.utterances, set(scores.keys)) as writer:
+        for utt, lattice in decoder.decode_many(scores.of(writer.keys), inner.threads(), inner.determinizer()):
+            writer.write(utt, lattice)
+
+
+def _check_units(units: list[str], spec: CtcSpec) -> None:
+    """Raises UserError unless the graph is made of these units."""
+    phones = SymbolTable.read(spec.graph / "phones.txt")
+    strange = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
+    if strange is not None:
+        raise UserError(f"{spec.graph}/phones.txt: the unit '{strange}' of {spec.units_dir}/{UNITS} has another number there, or none; "
+                        "make the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py and make_ctc_graph.py")
+
+
+def _list_shard(spec: CtcSpec, job: int) -> None:
+    """Write nbest.JOB.txt, unless it is there."""
+    path = list_path(spec.out, job)
+    if path.exists():
+        log.info(f"job {job} was completed by an earlier run")
+        return
+    units = read_units(spec.units_dir)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    scores, search = Scores(spec, len(units), part), _list_search(spec, units)
+    mine, known = part.utterances, set(scores.keys)
+    missing = [utt for utt in mine if utt not in known]
+    if missing:
+        log.warning(f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: {' '.join(missing[:20])}")
+
+    def decode(utterance):
+        utt, compute = utterance
+        return utt, search(compute(), utt)
+
+    with atomic_write(path) as f:
+        for utt, found in in_threads(decode, scores.of([utt for utt in mine if utt in known]), threads_of_job(spec.num_threads)):
+            log.info(f"{utt}: {' '.join(found[0].words)}")
+            write_list(f, utt, found)
+
+
+def _list_search(spec: CtcSpec, units: list[str]) -> Callable[[np.ndarray, str], list[CtcHypothesis]]:
+    if spec.search == GREEDY:
+        return lambda log_posteriors, utt: [greedy(log_posteriors, units, utt)]
+    return PrefixDecoder(units, spec.prefix, read_arpa(spec.lm) if spec.lm else None, str(spec.lm)).decode

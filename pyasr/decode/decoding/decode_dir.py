@@ -1,0 +1,376 @@
+"""Decoding a data directory: shards of utterances to lattice archives, best hypotheses and a report.
+
+DECODE_DIR/lat.JOB.gz     compact lattices, or those of the search, with graph costs and unscaled acoustic costs
+DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best path at the acoustic scale of the search
+DECODE_DIR/shard.JOB.json what the job took; written last, so that its presence says the job is complete
+DECODE_DIR/totals.json    the same over all jobs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.figures import figure
+from pyasr.base.files.foreign_json import read_object
+from pyasr.base.compiled.imports import without_collection
+from pyasr.base.cli.job_options import JobOptions, threads_of_job
+from pyasr.base.memory_errors import computed
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.outputs.output import atomic_write
+from pyasr.decode.lattices.compact_lattice import CompactLattice
+from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer
+from pyasr.decode.lattices.lattice import Lattice, best_path
+from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
+from pyasr.decode.lattices.lattice_io import LatticeWriter
+from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.search_graph import Graph
+from pyasr.data.tables.datadir import split
+from pyasr.data.parts.job_parts import part_of, parts_of_jobs
+from pyasr.feats.frame_shift import FRAME_SHIFT_S
+from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, input_option_files, open_features
+from pyasr.feats.transforms import transform_files
+from pyasr.hmm.model.model_file import (
+    ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
+)  # fmt: skip
+from pyasr.lang.symbols import SymbolTable
+
+NETWORK, TOTALS = "final.nnet", "totals.json"
+_PARTS = ".parts"  # which utterances each job has, as a digest
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class DecodeSpec:
+    """The work of one decoding, given to every job.
+
+    num_threads    threads of each job; None: as many as its runner gives it
+    transform_dir  directory with the speakers' fMLLR transforms; without it a SAT system's alignment model is used
+    """
+
+    graph: Path
+    model_dir: Path
+    data: Path
+    out: Path
+    num_jobs: int
+    num_threads: int | None
+    decode: DecodeOptions
+    transform_dir: Path | None = None
+    lattices: DeterminizeOptions = DeterminizeOptions()
+
+    def threads(self) -> int:
+        """Utterances that the job, in which this is called, decodes at once."""
+        return threads_of_job(self.num_threads)
+
+    def determinizer(self) -> Determinizer:
+        """The function that makes what is written of what the search gives."""
+        return Determinizer(self.lattices, self.decode.lattice_beam, self.decode.acoustic_scale)
+
+
+@dataclass(frozen=True)
+class DecodeStep:
+    """What every steps/decode*.py is told."""
+
+    graph_dir: Path = argument("directory of the decoding graph")
+    data: Path = argument("data directory with features")
+    decode_dir: Path = argument("directory of the lattices")
+    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+    decode: DecodeOptions = group(DecodeOptions)
+    lattices: DeterminizeOptions = group(DeterminizeOptions)
+    jobs: JobOptions = group(JobOptions)
+
+    def __post_init__(self):
+        object.__setattr__(self, "model_dir", self.model)
+
+    @staticmethod
+    def upgraded(content: dict) -> dict:
+        """Saved options of earlier versions, which had no model directory where it is the parent of the graph's."""
+        if content.get("model_dir") or "graph_dir" not in content:
+            return content
+        return {**content, "model_dir": str(Path(content["graph_dir"]).parent)}
+
+    @property
+    def model(self) -> Path:
+        """The directory of the acoustic model."""
+        return self.model_dir or self.graph_dir.parent
+
+    def spec(self, out: Path, transform_dir: Path | None = None) -> DecodeSpec:
+        """The work of a decoding that writes to `out`."""
+        return DecodeSpec(self.graph_dir, self.model, self.data, out, self.jobs.nj, self.jobs.num_threads, self.decode,
+                          transform_dir, self.lattices)
+
+
+@dataclass
+class Totals:
+    """What decoding took.
+
+    Frames are those of the lattices, `audio_s` how long they last. CPU seconds: `search_s` of the search, `determinize_s` of the
+    determinisation, `cpu_s` of everything (model, features, likelihoods, search, lattices, writing)
+    """
+
+    num_utterances: int = 0
+    num_frames: int = 0
+    audio_s: float = 0.0
+    num_tokens: int = 0
+    num_arcs: int = 0
+    cost: float = 0.0
+    search_s: float = 0.0
+    determinize_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    not_final: list[str] = field(default_factory=list)
+    cut_short: list[str] = field(default_factory=list)
+    no_features: list[str] = field(default_factory=list)
+    narrowed: list[str] = field(default_factory=list)
+
+    def add(self, other: Totals) -> None:
+        """Join another shard's: sums, and the greatest memory."""
+        peak = max(self.peak_mb, other.peak_mb)
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+        self.peak_mb = peak
+
+    def report(self) -> list[str]:
+        """Sentences for the log."""
+        frames, audio_s = max(self.num_frames, 1), max(self.audio_s, FRAME_SHIFT_S)
+        rtf = {name: figure(getattr(self, name) / audio_s) for name in ("search_s", "determinize_s", "cpu_s")}
+        lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({figure(audio_s / 60)} min); "
+                 f"log-like per frame {-self.cost / frames:.3f}",
+                 f"real-time factor {rtf['search_s']} for the search, {rtf['determinize_s']} for the determinisation, "
+                 f"{rtf['cpu_s']} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
+                 f"{figure(self.num_tokens / frames)} active tokens a frame; "
+                 f"{self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} a frame"]
+        for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
+                            (self.cut_short, "found no way on in the graph"),
+                            (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):
+            if names:
+                lines.append(f"{len(names)} utterance(s) {what}: {_some(names)}")
+        return lines
+
+    def log(self, what: str = "") -> None:
+        """The report, each line headed by `what` was done, and a warning of utterances that could not be decoded."""
+        head = f"{what}: " if what else ""
+        for line in self.report():
+            log.info(head + line)
+        if self.no_features:
+            log.warning(f"{head}{len(self.no_features)} utterance(s) have no features and are not decoded: {_some(self.no_features)}")
+
+
+def _some(names: list[str]) -> str:
+    return " ".join(names[:_MOST_NAMED]) + (" ..." if len(names) > _MOST_NAMED else "")
+
+
+def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
+    """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
+    model = model_dir / (NETWORK if (model_dir / NETWORK).exists() else MODEL)
+    training, graph_step = "the training step of this model", "utils/make_graph.py"
+    makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
+              data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
+    for path, maker in makers.items():
+        if not path.exists():
+            raise UserError(f"{path}: no such file; it comes from {maker}")
+    optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
+    of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
+    return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
+
+
+def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
+    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others;
+    `num_threads` will ask it at once.
+
+    Raises UserError where a network has other pdfs than the transition model beside it.
+    """
+    if (model_dir / NETWORK).exists():
+        with without_collection():
+            from pyasr.nn.networks import acoustic  # torch is loaded only where a network is decoded
+
+        network, transitions = acoustic.load_scorer(model_dir, num_threads), read_transitions(model_dir / MODEL)
+        network.check_pdfs(model_dir, transitions.num_pdfs)
+        return network, transitions.tid2pdf
+    transitions, gmm = read_model(model_dir / MODEL if adapted else first_pass_model(model_dir))
+    return gmm, transitions.tid2pdf
+
+
+@contextmanager
+def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
+    """In the block, the jobs have their parts of the data directory; before it, as `start_output`."""
+    lists = split(data, num_jobs)
+    start_output(out, data, num_jobs, lists)
+    with parts_of_jobs(data, out, lists, INPUT_TABLES):
+        yield
+
+
+def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]] | None = None) -> None:
+    """Write num_jobs; what the jobs of an interrupted run whose parts of the data (`lists`, of `split`) were others have left in `out` is
+    removed, but for their logs."""
+    parts, marker = _digest_of(lists or split(data, num_jobs)), out / _PARTS
+    if not marker.exists() or marker.read_text(encoding="utf-8") != parts:
+        for path in out.glob("[!.]*"):
+            if path.is_file():
+                path.unlink()
+    with atomic_write(marker) as f:
+        f.write(parts)
+    write_num_jobs(out, num_jobs)
+
+
+def _digest_of(lists: list[Sequence[str]]) -> str:
+    """Of Python's form of lists of strings."""
+    digest = hashlib.sha256(b"[")
+    for number, one in enumerate(lists):
+        digest.update((", " * (number > 0) + f"[{', '.join(map(repr, one))}]").encode("utf-8", "surrogateescape"))
+    digest.update(b"]")
+    return digest.hexdigest()
+
+
+def decode_shard(spec: DecodeSpec, job: int) -> None:
+    """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
+    if shard_is_complete(spec, job):
+        return
+    scorer, tid2pdf = load_scorer(spec.model_dir, spec.transform_dir is not None, spec.threads())
+    decoder = load_decoder(spec, tid2pdf)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
+    with ShardWriter(spec, job, part.utterances, set(reader.keys)) as writer:
+        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.threads(), spec.determinizer()):
+            writer.write(utt, lattice)
+
+
+def shard_is_complete(spec: DecodeSpec, job: int) -> bool:
+    """Whether an earlier run has written all that a job writes, which is logged."""
+    done = done_path(spec, job).exists()
+    if done:
+        log.info(f"job {job} was completed by an earlier run")
+    return done
+
+
+def done_path(spec: DecodeSpec, job: int) -> Path:
+    return spec.out / f"shard.{job}.json"
+
+
+def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray, name: str = "HCLG.fst") -> Decoder:
+    """A decoder on the graph `name` of `spec`, as `read_decoder` gives it."""
+    return read_decoder(spec.graph, tid2pdf, spec.decode, name)
+
+
+def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name: str = "HCLG.fst") -> Decoder:
+    """A decoder on the graph `name` of a directory.
+
+    Raises UserError when the graph was made of a model with another number of pdfs, or words.txt lacks a word that it uses.
+    """
+    _check_pdfs(graph, int(tid2pdf.max()) + 1)
+    search_graph = Graph.read(graph / name, tid2pdf)
+    missing = set(search_graph.vocabulary.tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
+    if missing:
+        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
+    return Decoder.on(search_graph, options)
+
+
+def _check_pdfs(graph: Path, num_pdfs: int) -> None:
+    """Raise UserError where a graph that says for how many pdfs it was made, as those of HMMs do, says another number."""
+    marker = graph / "num_pdfs"
+    needed = marker.read_text(encoding="utf-8").strip() if marker.exists() else str(num_pdfs)
+    if needed != str(num_pdfs):
+        raise UserError(f"{marker}: the graph was made of a model with {needed[:20]} pdfs, this one has {num_pdfs}; "
+                        "decode in the graph of the model, or of the one whose alignments a network was trained on")
+
+
+def scored(reader: FeatureReader, scorer, keys: list[str]):
+    """(utterance, function that computes its log-likelihoods): features are read here, in one thread, likelihoods where it is called."""
+    for utt in keys:
+        features = reader[utt]
+        yield utt, lambda utt=utt, features=features: np.asarray(computed(utt, scorer.log_likelihoods, features), np.float32)
+
+
+class ShardWriter:
+    """Writes what a job of a decode directory holds: lattices and best hypotheses, and at the end of a `with` block what the job took.
+
+    mine    the job's utterances
+    known   utterances that have features
+    keys    those of them that are this job's
+    totals  of the utterances written so far
+    """
+
+    def __init__(self, spec: DecodeSpec, job: int, mine: list[str], known: set[str]):
+        self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
+        self.totals = Totals(no_features=[utt for utt in mine if utt not in known])
+        self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.data, spec.model_dir)
+        self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
+
+    def __enter__(self) -> ShardWriter:
+        self._stack = ExitStack()
+        self._lattices = self._stack.enter_context(LatticeWriter(self.spec.out / f"lat.{self.job}.gz"))
+        self._hypotheses = self._stack.enter_context(atomic_write(self.spec.out / f"hyp.{self.job}.txt"))
+        return self
+
+    def write(self, utt: str, lattice: Lattice | CompactLattice) -> None:
+        """Add an utterance."""
+        self._lattices.write(utt, lattice)
+        words = _account(self.totals, utt, lattice, self._words, self.spec.decode.acoustic_scale)
+        self.totals.audio_s += self._shift_s * lattice.stats.num_frames
+        self._hypotheses.write(" ".join([utt, *words]) + "\n")
+        self._progress.update(self.totals.num_utterances)
+
+    def __exit__(self, kind, error, trace) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if kind is not None:
+            return
+        self.totals.cpu_s += time.process_time()
+        self.totals.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        self.totals.log()
+        with atomic_write(done_path(self.spec, self.job)) as f:
+            json.dump(asdict(self.totals), f)
+
+
+def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words: SymbolTable, scale: float) -> list[str]:
+    """Add an utterance to the totals, log it, and return its words."""
+    path, stats = best_path(lattice, scale), lattice.stats
+    cost = path.graph_cost + scale * path.acoustic_cost
+    totals.num_utterances += 1
+    totals.num_frames += stats.num_frames
+    totals.num_tokens += stats.num_tokens
+    totals.num_arcs += lattice.num_arcs
+    totals.cost += cost
+    totals.search_s += stats.cpu_s
+    totals.determinize_s += stats.determinize_s
+    totals.narrowed += [utt] if stats.narrowed_beam is not None else []
+    totals.no_features += [] if stats.num_frames else [utt]
+    note = ""
+    if stats.num_decoded < stats.num_frames:
+        totals.cut_short.append(utt)
+        note = f"; no way on in the graph after frame {stats.num_decoded}, wider beams may help"
+    elif not lattice.reached_final:
+        totals.not_final.append(utt)
+        note = "; no final state reached, the end is a guess"
+    text = [words.symbol(word) for word in path.words]
+    log.info(f"{utt}: log-like per frame {-cost / max(stats.num_frames, 1):.3f} over {stats.num_frames} frames, "
+             f"{lattice.num_arcs} lattice arcs{note}: {' '.join(text)}")
+    return text
+
+
+def join_totals(out: Path, num_jobs: int) -> Totals:
+    """The totals of all jobs, written to totals.json."""
+    totals = Totals()
+    for job in range(1, num_jobs + 1):
+        totals.add(Totals(**json.loads((out / f"shard.{job}.json").read_text(encoding="utf-8"))))
+    with atomic_write(out / TOTALS) as f:
+        json.dump(asdict(totals), f, indent=1)
+    return totals
+
+
+def cut_short(decode_dir: Path) -> set[str]:
+    """The utterances whose lattices end before their features do, by totals.json."""
+    try:
+        names = read_object(decode_dir / TOTALS).get("cut_short")
+    except (FileNotFoundError, ValueError):
+        return set()  # harmless: lattices that another toolkit made have no record of what they took
+    return set(map(str, names)) if isinstance(names, list) else set()

@@ -1,0 +1,30 @@
+"""Alignment of the lattices of a decode directory with words or phones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.decode.align.align_phones import phone_lattice
+from pyasr.decode.align.align_words import align_words
+from pyasr.decode.lattice_jobs.decoded import Decoded
+from pyasr.decode.lattices.lattice_io import LatticeWriter
+
+
+@dataclass(frozen=True)
+class AlignSpec:
+    """The work of all jobs; job J rewrites its archives as lat.J.gz. phones: not words, but phones."""
+
+    decoded: Decoded
+    out: Path
+    phones: bool
+
+
+def align_shard(spec: AlignSpec, job: int) -> None:
+    """Write lat.JOB.gz."""
+    trans, lexicon = spec.decoded.read_model()
+    with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:
+        for archive, utterance, lattice in spec.decoded.lattices(job, trans):
+            name = f"{archive}: {utterance}"
+            aligned = phone_lattice(lattice, trans, name) if spec.phones else align_words(lattice, trans, lexicon, name)
+            writer.write(utterance, aligned)

@@ -1,0 +1,118 @@
+"""Determinisation of lattices on words, keeping alignments: for every word sequence exactly its best path, with its transition-ids.
+
+    compact, beam = determinize(lattice, beam=6.0, acoustic_scale=1 / 12)
+
+The algorithm of D. Povey et al., "Generating exact lattices in the WFST framework", ICASSP 2012 (the behaviour of Kaldi's
+lattice-determinize-pruned); docs/lattices.md has its equations, hazards and cost.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyasr.base.cli.option_uses import if_set
+from pyasr.base.cli.options import option
+from pyasr.decode.lattices import determinize_kernels as kernels
+from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_arcs, empty_compact, to_compact
+from pyasr.decode.lattices.determinize_pools import ARCS, BYTES_PER_ARC, STATES, STRINGS, Pools, final_strings, new_pools
+from pyasr.decode.lattices.lattice import Lattice, best_arcs, has_end, trim
+
+DELTA = 2.0**-10
+
+
+@dataclass(frozen=True)
+class DeterminizeOptions:
+    """What becomes of the lattices of a search."""
+
+    determinize: bool = option(True, "keep only the best path of each word sequence of a lattice; false: write it as the search leaves it")
+    determinize_mb: float = option(
+        50.0, f"memory for the determinisation of a lattice, beside {BYTES_PER_ARC} bytes an arc; its beam is narrowed to keep to it",
+        minimum=0.0, maximum=4096.0, only=if_set("determinize"))
+
+
+def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: float = 50.0) -> tuple[CompactLattice, float]:
+    """(the compact lattice, the beam that was reached).
+
+    The result has every word sequence whose best path is within `beam` of the best path of all, by graph + acoustic_scale * acoustic costs,
+    with that path only. Of equal costs the path of lower graph cost counts, then that of fewer transition-ids, then that with the greater
+    first differing one (Kaldi's order of compact weights). No state has two arcs with the same word, or one without a word.
+
+    max_mb  memory beside BYTES_PER_ARC for each arc of `lattice`; when it is used up, the word sequences within the beam reached are
+            returned, and the best one in any case
+    """
+    lattice = _finite(lattice)
+    raw = None if lattice.empty else _prepare(lattice, acoustic_scale)
+    if raw is None or raw.beta[0] == kernels.NEVER:
+        return replace(empty_compact(), reached_final=lattice.reached_final, stats=lattice.stats), beam
+    pools = new_pools(lattice.num_states, lattice.num_frames, lattice.num_arcs + max_mb * 2**20 / BYTES_PER_ARC)
+    reached = kernels.search(raw, pools, _units(beam), _units(DELTA)) / kernels.UNITS
+    compact = _result(pools, acoustic_scale)
+    if not has_end(compact):
+        compact, reached = _only_best(lattice, acoustic_scale), 0.0
+    return replace(compact, reached_final=lattice.reached_final, stats=lattice.stats), min(beam, reached)
+
+
+class Determinizer:
+    """Determinises what a search gives, within its lattice beam: a function of a lattice, safe to call from several threads at once."""
+
+    def __init__(self, options: DeterminizeOptions, lattice_beam: float, acoustic_scale: float):
+        self.options, self.beam, self.scale = options, lattice_beam, acoustic_scale
+
+    def __call__(self, lattice: Lattice) -> Lattice | CompactLattice:
+        """The compact lattice, its `stats` with seconds and beam; the lattice itself where options say so."""
+        if not self.options.determinize:
+            return lattice
+        begin = time.thread_time()
+        compact, reached = determinize(lattice, self.beam, self.scale, self.options.determinize_mb)
+        narrowed, seconds = reached if reached < self.beam else None, time.thread_time() - begin
+        return replace(compact, stats=lattice.stats and replace(lattice.stats, determinize_s=seconds, narrowed_beam=narrowed))
+
+
+def _units(value) -> np.int64:
+    return np.int64(round(value * kernels.UNITS))
+
+
+def _finite(lattice: Lattice) -> Lattice:
+    """The lattice without arcs of infinite cost."""
+    finite = np.isfinite(lattice.graph_costs) & np.isfinite(lattice.acoustic_costs)
+    return lattice if finite.all() else lattice.select(finite, np.isfinite(lattice.final_graph))
+
+
+def _only_best(lattice: Lattice, acoustic_scale: float) -> CompactLattice:
+    """The best path, which there must be, as a compact lattice."""
+    arcs, end = best_arcs(lattice, acoustic_scale)
+    return to_compact(lattice.select(np.isin(np.arange(lattice.num_arcs), arcs), np.arange(lattice.num_states) == end))
+
+
+def _prepare(lattice: Lattice, acoustic_scale: float) -> kernels.Raw:
+    """What the kernels read of a lattice."""
+    has_word = lattice.olabels != 0
+    order = np.argsort(2 * lattice.sources.astype(np.int64) + has_word, kind="stable")
+    arcs = np.empty(lattice.num_arcs, kernels.RAW_ARC)
+    columns = (lattice.targets, lattice.ilabels, lattice.olabels, lattice.graph_costs, lattice.acoustic_costs)
+    for name, column in zip(kernels.RAW_ARC.names, columns):
+        arcs[name] = column[order]
+    num_words = np.bincount(lattice.sources[has_word], minlength=lattice.num_states)
+    offsets = np.zeros((lattice.num_states + 1, 2), np.int64)
+    offsets[:, 0] = lattice.arc_offsets
+    offsets[:-1, 1] = offsets[1:, 0] - num_words
+    final = np.isfinite(lattice.final_graph)
+    ends = [np.rint(np.where(final, costs, 0) * (scale * kernels.UNITS)).astype(np.int64)
+            for costs, scale in ((lattice.final_graph, 1.0), (lattice.final_acoustic, acoustic_scale))]
+    ends[0][~final] = kernels.NEVER
+    scale = float(acoustic_scale)
+    return kernels.Raw(arcs, offsets, scale, *ends, kernels.backward(arcs, offsets, scale, *ends), final | (num_words > 0))
+
+
+def _result(pools: Pools, acoustic_scale: float) -> CompactLattice:
+    """The states and arcs made, without those that lead nowhere because the search ended early."""
+    arcs, states = pools.arcs[: pools.counts[ARCS]], pools.states[: pools.counts[STATES]]
+    final = states["final"] >= 0
+    finals = [np.where(final, states[name] / (kernels.UNITS * scale), np.inf)
+              for name, scale in (("final_graph", 1.0), ("final_acoustic", acoustic_scale))]
+    return trim(compact_from_arcs(
+        0, arcs["source"], arcs["target"], arcs["word"], arcs["graph"] / kernels.UNITS, arcs["acoustic"] / (kernels.UNITS * acoustic_scale),
+        (np.append(arcs["begin"], pools.counts[STRINGS]), pools.strings), *finals, final_strings(pools.nodes, states)))

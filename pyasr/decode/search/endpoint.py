@@ -1,0 +1,46 @@
+"""Where an utterance ends in audio that goes on: Kaldi's rules (online2/online-endpoint.h), of which one has to hold.
+
+    rule                  silence at the end   words before   the best path that may end is worse by less than
+    nothing is said             5.0 s              -                 -
+    surely at an end            0.5 s             yes                2
+    probably at an end          1.0 s             yes                8
+    long silence                2.0 s             yes                -
+    too long                    0.0 s              -                 -          and the utterance is 20 s long
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.cli.options import option
+
+SURE_GAP, LIKELY_GAP = 2.0, 8.0
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Seconds after which an utterance ends."""
+
+    nothing_said_s: float = option(5.0, "seconds of silence in which nothing is said", minimum=0.1)
+    sure_end_s: float = option(0.5, "seconds of silence after words that surely end a sentence", minimum=0.05)
+    likely_end_s: float = option(1.0, "seconds of silence after words that may end a sentence", minimum=0.05)
+    any_end_s: float = option(2.0, "seconds of silence after any words", minimum=0.05)
+    utterance_s: float = option(20.0, "seconds after which an utterance ends in any case", minimum=1.0)
+
+    def ends(self, silence_s: float, length_s: float, has_words: bool, gap: float) -> bool:
+        """Whether an utterance of `length_s`, the last `silence_s` of them silence, has ended.
+
+        gap  cost by which the best path that may end is worse than the best path
+        """
+        if length_s >= self.utterance_s or silence_s >= self.nothing_said_s:
+            return True
+        least = min(self.any_end_s, self.likely_end_s if gap < LIKELY_GAP else np.inf, self.sure_end_s if gap < SURE_GAP else np.inf)
+        return has_words and silence_s >= least
+
+
+def trailing_silence(phones: np.ndarray, silence: list[int]) -> int:
+    """Frames of silence at the end of a path, whose frames belong to `phones`."""
+    spoken = np.flatnonzero(~np.isin(phones, silence))
+    return len(phones) - (int(spoken[-1]) + 1 if len(spoken) else 0)

@@ -1,0 +1,56 @@
+"""The transcripts of a data directory as word ids of a language directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.cli.skipped_utterances import told_reasons
+from pyasr.base.errors import UserError
+from pyasr.data.tables.datadir import DataDir
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.lexicons.dict_dir import RESERVED_WORDS
+from pyasr.lang.ngrams.vocabulary import holds_known_word, map_to_lang
+
+
+def read_words(data: Path, lang: LangDir, utterances: list[str],
+               tables: Path | None = None) -> tuple[dict[str, np.ndarray], dict[str, str]]:  # fmt: skip
+    """({utterance: word ids}, {utterance: why it has none}); words that words.txt lacks become the lang directory's OOV word.
+
+    tables  where the lines of these utterances lie; None: in `data`
+
+    Raises UserError when no transcript of the whole data directory holds a word of the language directory.
+    """
+    texts = DataDir(data, tables).text
+    failed = {utt: reason for utt in utterances if (reason := _complaint(texts, utt))}
+    mapped = map_to_lang({utt: texts[utt] for utt in utterances if utt not in failed}, lang)
+    if mapped.ids and len(mapped.oov_only) == len(mapped.ids):
+        _check_known(data, DataDir(data).text, lang)
+    return mapped.ids, failed
+
+
+def check_transcripts(data: Path, lang: Path) -> None:
+    """Raise UserError where no utterance has a usable transcript, or no transcript a word of the language directory."""
+    directory = DataDir(data)
+    reasons = {}
+    for utterance in directory.utterances:
+        if not (reason := _complaint(directory.text, utterance)):
+            return _check_known(data, directory.text, LangDir(lang))
+        reasons[utterance] = reason
+    raise UserError(f"{data}: no utterance can be used: {told_reasons(reasons)}; run utils/validate_data_dir.py {data}")
+
+
+def _complaint(texts: Mapping[str, str], utterance: str) -> str:
+    """Why a transcript cannot be used; '' where it can."""
+    if not (text := texts.get(utterance)):
+        return "no line in text" if text is None else "its transcript is empty"
+    symbol = next((word for word in text.split() if word in RESERVED_WORDS), "")
+    return f"its transcript holds the symbol {symbol}, which is no word" if symbol else ""
+
+
+def _check_known(data: Path, texts: Mapping[str, str], lang: LangDir) -> None:
+    if not holds_known_word(texts.values(), lang):
+        raise UserError(f"{data}/text: not one of its words is in {lang.path}/words.txt (it begins with '{next(iter(texts.values()))}'); "
+                        "use the language directory that was made for this text")

@@ -1,0 +1,104 @@
+"""The frames of a shard, pdf by pdf, in a file on disk: sorted once, and read from its begin to its end as often as they are wanted.
+
+The utterances are read once. As many as memory allows are sorted by pdf at a time, and the frames of each pdf written behind those that its
+part of the file has already. So blocks hold the same frames, in the same order, as those of `pdf_order`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.figures import figure
+from pyasr.base.system_errors import disk_error
+from pyasr.hmm.model.gmm_update import FRAMES_PER_BLOCK
+from pyasr.hmm.shards.pdf_order import PdfRound, Source
+
+_SHARE = 0.5  # of what is free on a disk
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_VALUE_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The directory in which `num_sharing` ranks or jobs keep files of frames."""
+
+    folder: Path
+    num_sharing: int
+
+    def write(self, source: Source, counts: np.ndarray, most_rows: int) -> FrameFile | None:
+        """The frames of `source` in a file; None, with a warning, where the disk has no room for them. Arguments as of `FrameFile`."""
+        num_bytes = int(counts.sum()) * source.width * _VALUE_BYTES
+        if num_bytes * self.num_sharing <= _SHARE * shutil.disk_usage(self.folder).free:
+            try:
+                return FrameFile(source, counts, most_rows, self.folder)
+            except OSError as error:
+                if error.errno not in _DISK_FULL:
+                    raise
+        log.warning(f"{self.folder}: {figure(num_bytes / 1e6)} MB of features do not fit in memory, and the disk has too little room for "
+                    "them: they are read from their archives more often")  # fmt: skip
+        return None
+
+
+class FrameFile:
+    """A file without a name, which is removed with this object.
+
+    counts     frames of each pdf, int64 (num_pdfs)
+    most_rows  frames in memory at once, unless an utterance has more
+    folder     a directory on its disk
+
+    Raises OSError where the disk has no room for it.
+    """
+
+    def __init__(self, source: Source, counts: np.ndarray, most_rows: int, folder: Path):
+        self.counts, self.folder, self._row_bytes = counts, folder, source.width * _VALUE_BYTES
+        self._file = tempfile.TemporaryFile(dir=folder)
+        self._ends = np.cumsum(counts) - counts  # of the frames of each pdf that are written
+        rows = np.empty((most_rows, source.width), np.float32)
+        for utterances, of_group in _groups(source, len(counts), most_rows):
+            if of_group.sum() > len(rows):
+                rows = np.empty((of_group.sum(), source.width), np.float32)
+            self._write(source, utterances, PdfRound(0, of_group, of_group, rows))
+        self._file.flush()
+        os.fdatasync(self._file.fileno())  # a file server may say only then that its disk is full
+
+    def _write(self, source: Source, utterances: range, in_memory: PdfRound) -> None:
+        """Write the frames of these utterances."""
+        for _ in in_memory.collect(source, utterances):  # no place becomes full
+            pass
+        for pdf, rows in in_memory.blocks():
+            self._file.seek(int(self._ends[pdf]) * self._row_bytes)
+            self._file.write(rows)
+            self._ends[pdf] += len(rows)
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Blocks (pdf, frames) in ascending order of pdfs, each valid until the next is asked for."""
+        rows = np.empty((FRAMES_PER_BLOCK, self._row_bytes // _VALUE_BYTES), np.float32)
+        self._file.seek(0)
+        for pdf in np.flatnonzero(self.counts).tolist():
+            for begin in range(0, int(self.counts[pdf]), FRAMES_PER_BLOCK):
+                block = rows[: self.counts[pdf] - begin]
+                if self._file.readinto(block) < block.nbytes:
+                    raise disk_error(OSError(errno.EIO, "a temporary file has lost its end"), self.folder)
+                yield pdf, block
+
+
+def _groups(source: Source, num_pdfs: int, most_rows: int) -> Iterator[tuple[range, np.ndarray]]:
+    """(utterances, their frames of each pdf) of groups that have up to `most_rows` frames, or are one utterance."""
+    begin, of_group = 0, np.zeros(num_pdfs, np.int64)
+    for index in range(source.num_utterances):
+        pdfs = source.pdfs(index)
+        own = np.bincount(pdfs[pdfs >= 0], minlength=num_pdfs)
+        if index > begin and of_group.sum() + own.sum() > most_rows:
+            yield range(begin, index), of_group
+            begin, of_group = index, np.zeros(num_pdfs, np.int64)
+        of_group += own
+    yield range(begin, source.num_utterances), of_group

@@ -1,0 +1,194 @@
+"""fMLLR transforms of the speakers of a shard, estimated by all ranks together: a speaker's utterances may lie with several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.feats.transforms import MATRIX_FILE, compose, read_matrix, write_matrix, write_transforms
+from pyasr.hmm.align.pdf_posteriors import PdfPosteriors, SilenceWeighting
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.shards.adaptable_shard import AdaptableShard
+from pyasr.hmm.transforms.fmllr import FmllrOptions, FmllrStats, estimate_fmllr, identity
+
+Utterance = tuple[str, np.ndarray, PdfPosteriors]  # speaker, features, which pdfs they belong to
+
+
+def speaker_stats(utterances: Iterable[Utterance], model: AmDiagGmm, aligner: AmDiagGmm | None = None) -> dict[str, FmllrStats]:
+    """Statistics of each speaker; `aligner` as in `FmllrStats.accumulate`."""
+    stats: dict[str, FmllrStats] = {}
+    for speaker, features, posteriors in utterances:
+        if speaker not in stats:
+            stats[speaker] = FmllrStats.zeros(model.dim)
+        stats[speaker].accumulate(model, features, posteriors, aligner)
+    return stats
+
+
+def aligned_speakers(shard: AdaptableShard, weighting: SilenceWeighting) -> Iterator[tuple[str, Iterator[Utterance]]]:
+    """(speaker, utterances with their alignments) of the shard, one speaker after the other; an utterance without one counts nothing."""
+    places: dict[str, list[int]] = {}
+    for i, utt in enumerate(shard.keys):
+        places.setdefault(shard.speakers[utt], []).append(i)
+    for speaker, own in places.items():
+        yield speaker, ((speaker, shard.features(i), _posteriors(shard.tids(i), weighting)) for i in own)
+
+
+def _posteriors(tids: np.ndarray, weighting: SilenceWeighting) -> PdfPosteriors:
+    return weighting.of_alignment(tids if tids[0] > 0 else tids[:0])
+
+
+def estimate_transforms(speakers: Iterable[tuple[str, Iterable[Utterance]]], model: AmDiagGmm, options: FmllrOptions,
+                        shared: dict[str, list[int]], comm, aligner: AmDiagGmm | None = None) -> dict[str, np.ndarray]:  # fmt: skip
+    """The transform, float64 (D, D + 1), of each speaker of this rank, from the utterances of all ranks.
+
+    speakers  each with this rank's utterances; statistics are kept only of those that other ranks have, too
+    shared    those and their ranks, as of `shared_speakers`
+    aligner   as in `FmllrStats.accumulate`
+
+    Speakers without enough data get the identity; how many is logged.
+    """
+    stats: dict[str, FmllrStats] = {}
+    transforms, total = {}, Gain()
+    for speaker, utterances in speakers:
+        of_speaker = speaker_stats(utterances, model, aligner)
+        if speaker in shared:
+            stats |= of_speaker
+        else:
+            transforms |= _estimated(of_speaker, options, total)
+    transforms |= _estimate_shared(stats, model.dim, options, shared, comm, total)
+    total = Gain(*comm.allreduce(np.array(astuple(total), np.float64)))
+    if comm.rank == 0:
+        total.log()
+    return transforms
+
+
+def _estimated(stats: dict[str, FmllrStats], options: FmllrOptions, total: Gain) -> dict[str, np.ndarray]:
+    """The transforms of `estimate_each`, whose gain is added to `total`."""
+    transforms, gain = estimate_each(stats, options)
+    total.add(gain)
+    return transforms
+
+
+def _estimate_shared(stats: dict[str, FmllrStats], dim: int, options: FmllrOptions, shared: dict[str, list[int]], comm,
+                     total: Gain) -> dict[str, np.ndarray]:  # fmt: skip
+    """The transforms of this rank's speakers among the `shared`; the first rank of each makes its transform."""
+    own = {}
+    for speaker, ranks in sorted(shared.items()):
+        of_all = (stats.pop(speaker, None) or FmllrStats.zeros(dim)).allreduce(comm)
+        if ranks[0] == comm.rank:
+            own |= _estimated({speaker: of_all}, options, total)
+    return {speaker: transform for made in comm.allgather(own) for speaker, transform in made.items() if comm.rank in shared[speaker]}
+
+
+def shared_speakers(speakers: Iterable[str], comm) -> dict[str, list[int]]:
+    """{speaker: its ranks} of those that several ranks have, on every rank, from the `speakers` of each."""
+    ranks: dict[str, list[int]] = {}
+    for rank, of_rank in enumerate(comm.gather(sorted(speakers)) or []):
+        for speaker in of_rank:
+            ranks.setdefault(speaker, []).append(rank)
+    return comm.bcast_object({speaker: own for speaker, own in ranks.items() if len(own) > 1})
+
+
+@dataclass
+class Gain:
+    """What an estimation of transforms brought: log-likelihood, summed over frames."""
+
+    num_speakers: float = 0.0
+    num_left: float = 0.0
+    log_like: float = 0.0
+    num_frames: float = 0.0
+
+    def add(self, other: Gain) -> None:
+        """Add what the estimation of other speakers' transforms brought."""
+        self.num_speakers += other.num_speakers
+        self.num_left += other.num_left
+        self.log_like += other.log_like
+        self.num_frames += other.num_frames
+
+    def log(self) -> None:
+        left = f"; {self.num_left:.0f} keep theirs for want of data" if self.num_left else ""
+        log.info(f"fMLLR of {self.num_speakers:.0f} speakers: log-likelihood per frame {self.log_like / max(self.num_frames, 1.0):+.4f} "
+                 f"over {self.num_frames:.0f} frames{left}")
+
+
+def estimate_each(stats: dict[str, FmllrStats], options: FmllrOptions) -> tuple[dict[str, np.ndarray], Gain]:
+    """({speaker: transform, float64 (D, D + 1)}, gain): the identity for speakers without enough data."""
+    transforms, total = {}, Gain()
+    for speaker, one in stats.items():
+        transform, gain = estimate_fmllr(one, options)
+        transforms[speaker] = identity(one.dim) if transform is None else transform
+        total.add(Gain(1, transform is None, gain, one.beta))
+    return transforms, total
+
+
+def compose_all(outer: dict[str, np.ndarray], inner: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """First the speaker's transform of `inner`, then that of `outer`; float32 (D, D + 1), as files keep them."""
+    return {speaker: compose(matrix, inner[speaker], matrix.shape[1] - 1).astype(np.float32) for speaker, matrix in outer.items()}
+
+
+class SpeakerTransforms:
+    """The transforms of the speakers of a shard, which its features go through after the matrix of the system. Every rank makes one.
+
+    model_dir  directory with the system's final.mat, or without one
+    silence    (phones, their weight in the statistics)
+    matrices   {speaker: float32 (D, D + 1)}, those of this rank
+    names      this rank's speakers
+    """
+
+    def __init__(self, shard: AdaptableShard, comm, model_dir: Path, options: FmllrOptions, silence: tuple[list[int], float]):
+        self.shard, self.comm, self.options, self.silence = shard, comm, options, silence
+        path = Path(model_dir) / MATRIX_FILE
+        self.has_matrix = path.exists()
+        self.base = read_matrix(path) if self.has_matrix else np.eye(shard.extended_dim, dtype=np.float32)
+        self.matrices: dict[str, np.ndarray] = {}
+        self.names = set(shard.speakers.values())
+        self._shared = shared_speakers(self.names, comm)
+
+    def start(self) -> None:
+        """No transforms: the features are speaker-independent."""
+        self.restore(dict.fromkeys(self.names, identity(len(self.base))))
+
+    def estimate(self, trans: TransitionModel, model: AmDiagGmm, aligner: AmDiagGmm | None = None) -> None:
+        """New transforms of all speakers, after those they have, from the shard's alignment; `aligner` as in `FmllrStats.accumulate`."""
+        speakers = aligned_speakers(self.shard, SilenceWeighting(trans, *self.silence))
+        self.restore(compose_all(estimate_transforms(speakers, model, self.options, self._shared, self.comm, aligner), self.matrices))
+
+    def restore(self, matrices: dict[str, np.ndarray]) -> None:
+        """Transform the features by the matrices of their speakers from now on. Raises UserError where a speaker has none."""
+        speakers = sorted(self.names)
+        missing = [speaker for speaker in speakers if speaker not in matrices]
+        if missing:
+            found = f"{len(missing)} speakers have no transform (first {missing[0]})"
+            raise UserError(f"{found}; align this data directory with align_fmllr.py")
+        self.matrices = {speaker: matrices[speaker].astype(np.float32) for speaker in speakers}
+        self._latest = ("", self.base)
+        self.shard.transform(self._whole, len(self.base))
+
+    def _whole(self, utt: str) -> np.ndarray:
+        """The matrix of the system and that of the utterance's speaker in one; utterances of a speaker usually follow each other."""
+        speaker = self.shard.speakers[utt]
+        if self._latest[0] != speaker:
+            self._latest = (speaker, compose(self.matrices[speaker], self.base, self.shard.extended_dim))
+        return self._latest[1]
+
+    def without(self, index: int) -> np.ndarray:
+        """Features of the shard's utterance `index` before these transforms, float32 (T, D)."""
+        return self.shard.transformed(index, self.base)
+
+    def write(self, out: Path) -> None:
+        """trans.N of this rank, final.mat; rank 0 writes the identity for speakers of whom no utterance can be used."""
+        matrices, estimated = dict(self.matrices), set().union(*self.comm.gather(sorted(self.matrices)) or [])
+        without = sorted(self.shard.all_speakers - estimated) if self.comm.rank == 0 else []
+        if without:
+            names = ", ".join(without[:5])
+            log.warning(f"{len(without)} speakers have no utterance that can be used, and the identity as their transform: {names}")
+            matrices |= dict.fromkeys(without, identity(len(self.base)))
+        write_transforms(out / f"trans.{self.comm.rank + 1}", matrices)
+        if self.comm.rank == 0 and self.has_matrix:
+            write_matrix(out / MATRIX_FILE, self.base)

@@ -1,0 +1,344 @@
+r"""GMM training as one MPI job: every rank has its shard of the data, statistics meet in an all-reduce, rank 0 updates the model.
+
+    for x = 0, 1, ..., num_iters - 1:
+        x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment with model x
+        statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x) Gaussians -> model x + 1
+    G(x) = G(0) + (num_gauss - G(0)) / max_iter_inc * (x - 1),   no more than after iteration max_iter_inc
+
+The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration model and alignment stand in the output
+directory, so a killed run goes on from there, with any number of ranks; every iteration starts from the model as it stands in the file,
+so the result is the same. The last model gets its final name when all else is written, and then the checkpoint goes: a directory with a
+final model and no checkpoint is finished.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.cli.options import option
+from pyasr.base.cli.seeds import generator
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.errors import UserError
+from pyasr.base.files.places import remove_tree
+from pyasr.base.outputs.output import atomic_write
+from pyasr.base.outputs.progress_note import Course
+from pyasr.hmm.align.align_report import MOST_MISSING, AlignReport, on_first_rank
+from pyasr.hmm.align.viterbi import AlignOptions
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
+from pyasr.hmm.model.model_file import MODEL, read_model, write_model
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.shard_store import MemoryOptions
+from pyasr.io.ark import read_ark, write_ark
+from pyasr.io.int_vectors import iterate_int_vectors, write_int_vectors
+from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
+
+CHECKPOINT, STATE = "checkpoint", "state.json"
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """Iterations of GMM training."""
+
+    num_iters: int = option(40, "iterations of training", minimum=1)
+    max_iter_inc: int = option(30, "last iteration that adds Gaussians", minimum=1)
+    num_gauss: int = option(1000, "Gaussians of the final model", minimum=1)
+    realign_iters: str = option("1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with an alignment")
+    boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignment", minimum=0.0)
+    first_beam: float | None = option(None, "beam of the first alignment, 4 times that in its retry; none: as the others", minimum=0.1)
+    seed: int = option(0, "seed of the first alignment and of the splitting of Gaussians")
+
+    def check(self) -> None:
+        """Raises UserError for a list of iterations that is none."""
+        iterations(self.realign_iters, "--realign-iters")
+
+    @property
+    def realign(self) -> set[int]:
+        """The iterations of `realign_iters`. Raises UserError where it is no list of numbers."""
+        return iterations(self.realign_iters, "--realign-iters")
+
+    def target(self, x: int, start: int) -> int:
+        """Gaussians after iteration `x`, when the first model has `start`; as Kaldi's scripts count."""
+        step = (self.num_gauss - start) // self.max_iter_inc
+        return start if x == 0 else start + step * min(x - 1, self.max_iter_inc)
+
+
+def iterations(text: str, flag: str) -> set[int]:
+    """The numbers in an option like "10 20 30". Raises UserError, naming its `flag`, when it is something else."""
+    try:
+        return {int(word) for word in text.split()}
+    except ValueError:
+        raise UserError(f"{flag}: '{text}' is not a list of iterations such as '10 20 30'") from None
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """All that governs the iterations."""
+
+    schedule: ScheduleOptions
+    align: AlignOptions
+    update: GmmUpdateOptions
+    missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
+    store: MemoryOptions = MemoryOptions()
+
+
+@dataclass
+class Model:
+    """A model in training; `start_gauss` is the number of Gaussians that the schedule counts from."""
+
+    trans: TransitionModel
+    gmm: AmDiagGmm
+    start_gauss: int
+
+
+class Adaptation(Protocol):
+    """Transforms of the features of a rank's shard that are estimated anew in the course of training.
+
+    iters     iterations that call `update`, after the alignment and before the statistics
+    matrices  float32 matrices, by name or speaker, that this rank's features depend on: what a checkpoint keeps
+    names     those that `restore` needs
+    """
+
+    iters: set[int]
+    matrices: dict[str, np.ndarray]
+    names: set[str]
+
+    def begin(self) -> None:
+        """Set the first transforms from the shard's first alignment, before there is a model."""
+
+    def update(self, model: Model) -> Model:
+        """Estimate the transforms anew, the same on all ranks, apply them to the shard's features, and return the model for these."""
+
+    def restore(self, matrices: dict[str, np.ndarray]) -> None:
+        """Go on with the matrices `names` that all ranks' checkpoints hold."""
+
+    def write(self, out: Path) -> None:
+        """Write the transforms under their final names."""
+
+
+class Trainer:
+    """The loop over iterations on one rank. `out` is seen by all ranks; rank 0 writes the models there, every rank its own alignments."""
+
+    def __init__(self, out: Path, shard: Shard, comm, options: TrainOptions, silence_pdfs, adaptation: Adaptation | None = None):
+        self.out, self.shard, self.comm, self.options = Path(out), shard, comm, options
+        self.schedule, self.adaptation = options.schedule, adaptation
+        self.silence_pdfs = silence_pdfs
+        self.report = AlignReport()
+        self.course = Course("iteration", options.schedule.num_iters)
+        self.last: dict[str, int] = {}  # kind of archive in the checkpoint: the iteration it was made for
+
+    def run(self, x: int, model: Model, first_alignment) -> Model:
+        """Train from iteration `x` and `model`, or from the checkpoint where there is one.
+
+        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError when more utterances than allowed
+        cannot take part, or have no alignment in the last iteration that makes one.
+        """
+        usable = self.shard.usable().gathered(self.comm)
+        on_first_rank(self.comm, lambda: usable.check_missing(self.shard.data, self.options.missing))
+        x, model = self._resume() or self._begin(x, model, first_alignment)
+        for x in range(x, self.schedule.num_iters):
+            begin = time.process_time()
+            if x in self.schedule.realign:
+                self._align(x, model)
+            if self.adaptation and x in self.adaptation.iters:
+                model = self.adaptation.update(model)
+                self._save_matrices(x)
+            model = self._iterate(x, model, begin)
+        return model
+
+    def _begin(self, x: int, model: Model, first_alignment) -> tuple[int, Model]:
+        self._take(x, first_alignment())
+        if self.adaptation:
+            self._save_matrices(x)
+        return x, model
+
+    def _align(self, x: int, model: Model) -> None:
+        options = self.options.align
+        if self.schedule.first_beam and x == min(self.schedule.realign):
+            options = AlignOptions(**{**vars(options), "beam": self.schedule.first_beam, "retry_beam": 4 * self.schedule.first_beam})
+        gmm = model.gmm
+        if self.schedule.boost_silence != 1.0:
+            gmm = gmm.boosted(self.silence_pdfs(model.trans), self.schedule.boost_silence)
+        self._take(x, self.shard.align(model.trans, gmm, options))
+
+    def _take(self, x: int, own: AlignReport) -> None:
+        """Report and keep the new alignment, made for iteration `x`."""
+        self.report = own.gathered(self.comm)
+        on_first_rank(self.comm, lambda: self._check(x))
+        self._save_alignment(x)
+
+    def _check(self, x: int) -> None:
+        self.report.log(f"iteration {x}")
+        self.report.check(f"in iteration {x}")
+        self._check_missing(x)
+
+    def _check_missing(self, x: int) -> None:
+        """Raise UserError where too many utterances have no alignment in iteration `x`, and none is to follow."""
+        if not any(x < later < self.schedule.num_iters for later in self.schedule.realign):
+            self.report.check_missing(self.shard.data, self.options.missing)
+
+    def _iterate(self, x: int, model: Model, begin: float) -> Model:
+        """Statistics, update, checkpoint: the model for iteration x + 1, the same on all ranks."""
+        stats, counts = self.shard.accumulate(model.trans, model.gmm)
+        stats.allreduce(self.comm)
+        self.comm.allreduce(counts)
+        path = self.out / f"{x + 1}.mdl"
+        if self.comm.rank == 0:
+            new = self._updated(x, model, stats, counts)
+            write_model(path, new.trans, new.gmm)
+            new = Model(*read_model(path), model.start_gauss)
+        model = self.comm.bcast_object(new if self.comm.rank == 0 else None)
+        cpu_s = self.comm.reduce_scalar(time.process_time() - begin)
+        if self.comm.rank == 0:
+            log.info(f"iteration {x}: log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over {stats.num_frames:.0f} frames, "
+                     f"{model.gmm.num_gauss} Gaussians next, {cpu_s:.1f} CPU s")
+            self.course.tell(x + 1, stats.log_like / stats.num_frames, stats.num_frames)
+            self._save_state(x + 1, model)
+        return model
+
+    def _updated(self, x: int, model: Model, stats: GmmStats, counts: np.ndarray) -> Model:
+        options = self.options.update
+        if x == 0:
+            options = GmmUpdateOptions(**{**vars(options), "min_gaussian_occupancy": min(3.0, options.min_gaussian_occupancy)})
+        model.trans.update(counts)
+        occupancies = pdf_occupancies(model.gmm, stats)
+        gmm = update(model.gmm, stats, options)
+        target = self.schedule.target(x, model.start_gauss)
+        gmm = mix_up(gmm, occupancies, target, options, generator(self.schedule.seed, "mix_up", x))
+        if x + 1 == self.schedule.num_iters:
+            write_vector(self.out / "final.occs", occupancies)
+        return Model(model.trans, gmm, model.start_gauss)
+
+    def _checkpoint(self, kind: str, x: int, rank: int, num_ranks: int) -> Path:
+        return self.out / CHECKPOINT / f"{kind}.{x}.{rank + 1}of{num_ranks}.ark"
+
+    def _own_checkpoint(self, kind: str, x: int) -> Path:
+        path = self._checkpoint(kind, x, self.comm.rank, self.comm.size)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.last[kind] = x
+        return path
+
+    def _save_alignment(self, x: int) -> None:
+        write_int_vectors(self._own_checkpoint("ali", x), dict(self.shard.alignments()))
+
+    def _save_matrices(self, x: int) -> None:
+        write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
+
+    def _save_state(self, x: int, model: Model) -> None:
+        """Make iteration `x` the one to go on with, then remove what only earlier ones needed."""
+        state = {"iteration": x, "last": self.last, "num_ranks": self.comm.size, "start_gauss": model.start_gauss,
+                 "num_aligned": self.report.num_aligned, "num_retried": self.report.num_retried, "failed": self.report.failed}
+        with atomic_write(self.out / CHECKPOINT / STATE) as f:
+            json.dump(state, f, indent=1)
+        (self.out / f"{x - 1}.mdl").unlink(missing_ok=True)
+        for path in (self.out / CHECKPOINT).glob("*.ark"):
+            kind, iteration, _, _ = path.name.split(".")
+            if int(iteration) < self.last[kind]:
+                path.unlink(missing_ok=True)
+
+    def _resume(self) -> tuple[int, Model] | None:
+        """(iteration to begin with, its model) of the checkpoint, None where there is none."""
+        state = _read_state(self.out) if self.comm.rank == 0 else None
+        if state:
+            self.report = AlignReport(state["num_aligned"], state["num_retried"], state.pop("failed"))
+        state = self.comm.bcast_object(state)
+        if state is None:
+            return None
+        x, self.last = state["iteration"], state["last"]
+        if self.comm.rank == 0:
+            log.info(f"going on with iteration {x}")
+        on_first_rank(self.comm, lambda: self._check_missing(self.last["ali"]))
+        model = Model(*read_model(self.out / f"{x}.mdl"), state["start_gauss"])
+        if self.adaptation:
+            matrices = self._saved("mat", state["num_ranks"], lambda path: read_ark(path).items())
+            self.adaptation.restore({name: matrix for name, matrix in matrices if name in self.adaptation.names})
+        alignments = self._saved("ali", state["num_ranks"], iterate_int_vectors)
+        self.shard.set_alignments(alignments, model.trans.num_tids, self.out / CHECKPOINT)
+        self._save_again()
+        return x, model
+
+    def _saved(self, kind: str, num_ranks: int, read: Callable[[Path], Iterable]) -> Iterator[tuple[str, np.ndarray]]:
+        """The entries of archives of a kind, one after the other: of all ranks, or, where there are as many ranks as there were, of
+        this one, which has the utterances that it had."""
+        for rank in [self.comm.rank] if num_ranks == self.comm.size else range(num_ranks):
+            yield from read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
+
+    def _save_again(self) -> None:
+        """Write what was restored as archives of the present ranks, when all of them have read the old ones."""
+        self.comm.barrier()
+        self._save_alignment(self.last["ali"])
+        if self.adaptation:
+            self._save_matrices(self.last["mat"])
+        self.comm.barrier()
+
+
+def has_checkpoint(out: Path) -> bool:
+    """Whether an interrupted training can go on in `out`."""
+    return _read_state(Path(out)) is not None
+
+
+def _read_state(out: Path) -> dict | None:
+    try:
+        return json.loads((out / CHECKPOINT / STATE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def finish(out: Path, trainer: Trainer) -> None:
+    """Alignments of every rank, the report and the last model under their final names; then the checkpoint is removed."""
+    shard, comm = trainer.shard, trainer.comm
+    write_int_vectors(out / f"ali.{comm.rank + 1}.gz", dict(shard.alignments()))
+    if trainer.adaptation:
+        trainer.adaptation.write(out)
+    comm.barrier()
+    if comm.rank == 0:
+        trainer.report.log("final alignment")
+        trainer.report.write(out)
+        _remove_of_more_ranks(out, comm.size)
+        with atomic_write(out / MODEL, "wb") as f:
+            f.write((out / f"{trainer.schedule.num_iters}.mdl").read_bytes())
+        _remove_checkpoint(out)
+
+
+def is_finished(out: Path, comm) -> bool:
+    """Whether an earlier run has made all of `out`, on all ranks; what it had no time to remove is removed."""
+    finished = comm.bcast_object((out / MODEL).exists() and not has_checkpoint(out) if comm.rank == 0 else None)
+    if finished and comm.rank == 0:
+        _remove_checkpoint(out)
+    return finished
+
+
+def _remove_checkpoint(out: Path) -> None:
+    """Its state goes first: as long as that is there, all that it speaks of is."""
+    (out / CHECKPOINT / STATE).unlink(missing_ok=True)
+    if (out / CHECKPOINT).exists():
+        remove_tree(out / CHECKPOINT)
+    for path in out.glob("[0-9]*.mdl"):
+        path.unlink()
+
+
+def _remove_of_more_ranks(out: Path, num_ranks: int) -> None:
+    """Archives of ranks beyond the present ones, which a run that was killed at its end has left."""
+    for path in [*out.glob("ali.*.gz"), *out.glob("trans.*")]:
+        if int(path.name.split(".")[1]) > num_ranks:
+            path.unlink()
+
+
+def write_vector(path: Path, values: np.ndarray) -> None:
+    """One Kaldi vector in a file, float32."""
+    with KaldiWriter(path) as writer:
+        writer.vector(np.asarray(values, np.float32))
+
+
+def read_vector(path: Path) -> np.ndarray:
+    """The float vector that `write_vector` or Kaldi wrote."""
+    return KaldiReader(path).vector()

@@ -1,0 +1,82 @@
+"""Monophone GMMs from nothing, on all ranks of one MPI job; see `train_gmm` for the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.origin import keep_origin
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.gmm_dir import silence_pdfs, write_static_files
+from pyasr.hmm.model.gmm_update import global_moments
+from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.model.tree import ContextTree, monophone_tree
+from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.training.train_gmm import Model, Trainer, TrainOptions, finish, is_finished
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+
+_LEAST_VARIANCE = 1e-8  # float32 numbers up to 1000, less their mean, have less of rounding
+
+
+@dataclass(frozen=True)
+class MonoSpec:
+    """The work of `train_rank`."""
+
+    data: Path
+    lang: Path
+    out: Path
+    train: TrainOptions
+    inputs: InputOptions
+
+
+def train_rank(spec: MonoSpec, comm) -> None:
+    """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
+    if is_finished(spec.out, comm):
+        return
+    lang = LangDir(spec.lang)
+    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm, spec.out)
+    shard.check_usable(comm)
+    topology = Topology.read(lang.topo)
+    topology.check_phones(lang.real_phones, lang.topo)
+    tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})
+    model = initial_model(topology, tree, shard, comm)
+    shard.compile_graphs(lang, model.trans, tree)
+    if comm.rank == 0:
+        tree.write(spec.out / "tree")
+        write_static_files(spec.out, lang, spec.inputs, comm.size)
+        keep_origin(spec.out, spec.data)
+    trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans))
+    trainer.run(0, model, lambda: shard.align_equal(spec.train.schedule.seed))
+    finish(spec.out, trainer)
+
+
+def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> Model:
+    """The topology's transition probabilities, and for every pdf one Gaussian with mean and variance of all frames.
+
+    Raises UserError where a column of the features does not vary.
+    """
+    mean, variances, _ = global_moments(shard.all_features(), comm)
+    _check_columns(shard, variances, comm)
+    num = tree.num_pdfs
+    ones = np.ones((num, 1))
+    gmm = AmDiagGmm.from_moments(np.arange(num + 1), ones[:, 0], ones * mean, ones * variances)
+    return Model(TransitionModel.from_tree(topology, tree), gmm, num)
+
+
+def _check_columns(shard: Shard, variances: np.ndarray, comm) -> None:
+    """Raise UserError where a column holds one number in the frames of all ranks, exactly, or but for the rounding of its normalisation."""
+    low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # stay so on a rank without frames
+    for features in shard.all_features():
+        low, high = np.minimum(low, features.min(0, initial=np.inf)), np.maximum(high, features.max(0, initial=-np.inf))
+    comm.allreduce(low, "min")
+    comm.allreduce(high, "max")
+    constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
+    if len(constant):
+        told = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"
+        raise UserError(f"{shard.data}: {told} of the {len(low)} that the features have with deltas and splicing: the same number in all "
+                        "frames, of which no variance can be estimated; give features without such columns")

@@ -1,0 +1,109 @@
+"""Kaldi's text tables: one entry a line, the first word is the key, the rest of the line its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.outputs.output import atomic_write
+from pyasr.base.utf8 import text_of
+from pyasr.io.content import read_content
+from pyasr.io.keys import Groups, Keys
+from pyasr.io.lazy_tables import Joined, Lazy
+from pyasr.io.tables import NotInOrder, Parsed, Table, lines_in_order
+
+_MOST_NUMBER = 1e12
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file, plain or compressed. Raises UserError when it is not there or not text."""
+    text = text_of(read_content(path), path)
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def read_table(path: Path) -> dict[str, str]:
+    """{key: rest of the line}, in the file's order; the rest is '' where there is none.
+
+    Raises UserError as `Table.read`, which holds a table of millions of lines in a fifth of the memory.
+    """
+    return dict(Table.read(path).items())
+
+
+def read_utt2spk(path: Path) -> dict[str, str]:
+    """{utterance: speaker}. Raises UserError as `utt2spk_table`."""
+    return dict(utt2spk_table(path).items())
+
+
+def utt2spk_table(path: Path) -> Table:
+    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns, and where there is none."""
+    table = Table.read(path)
+    if not table:
+        raise UserError(f"{path}: no utterances; make the directory again")
+    for number, (utterance, speaker) in enumerate(table.items(), 1):
+        if not speaker or " " in speaker or len(speaker.split()) != 1:
+            found = f"{1 + len(speaker.split())} column(s), expected 'UTTERANCE SPEAKER'"
+            raise UserError(f"{path}:{number}: '{utterance} {speaker}': {found}; run utils/fix_data_dir.py {Path(path).parent}")
+    return table
+
+
+def read_numbers(path: Path, kind: type = float) -> dict[str, float]:
+    """{key: positive number}, of the type `kind`. Raises UserError as `number_table`."""
+    return dict(number_table(path, kind).items())
+
+
+def number_table(path: Path, kind: type = float) -> Parsed[float]:
+    """{key: positive number}, of the type `kind`. Raises UserError with file and line for anything else."""
+    table = Table.read(path)
+    for number, (key, value) in enumerate(table.items(), 1):
+        if not _is_positive(value, kind):
+            what = "a positive whole number" if kind is int else "a positive number"
+            raise UserError(f"{path}:{number}: '{key} {value}' does not end in {what}; run utils/fix_data_dir.py {Path(path).parent}")
+    return Parsed(table, kind)
+
+
+def _is_positive(text: str, kind: type) -> bool:
+    try:
+        return 0 < kind(text) < _MOST_NUMBER
+    except ValueError:
+        return False
+
+
+def write_table(path: Path, table: Mapping[str, object]) -> None:
+    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically. Of a table whose lines come
+    in that order, some thousands are in memory at a time.
+
+    Raises UserError for what no table can hold: a key that is not one word, and line breaks.
+    """
+    if isinstance(table, Table) and table.is_plain:
+        return _write(path, table.sorted_lines())
+    for pairs in table.orders() if isinstance(table, Joined) else [table.items()]:
+        with suppress(NotInOrder):
+            return _write(path, lines_in_order(_writable(path, pairs)))
+    _write(path, Table.of(_writable(path, table.items())).sorted_lines())
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    with atomic_write(path, "wb") as f:
+        f.writelines(lines)
+
+
+def _writable(path: Path, items: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    """The same pairs. Raises UserError, naming the file they are to be written to, for one that no line can hold."""
+    for key, value in items:
+        if [key] != key.split() or "\n" in str(value):
+            raise UserError(f"{path}: '{key} {value}' cannot stand in a table, a word and the rest of one line; rename it")
+        yield key, value
+
+
+def invert(utt2spk: Mapping[str, str]) -> Lazy:
+    """spk2utt of a utt2spk table: {speaker: 'utt1 utt2 ...'}, utterances in C order."""
+    speakers = grouped(utt2spk)
+    return Lazy(lambda: ((speaker, " ".join(utterances)) for speaker, utterances in speakers.items()))
+
+
+def grouped(utt2spk: Mapping[str, str]) -> Groups:
+    """{speaker: [utterance, ...]} of a utt2spk table, utterances in C order; speakers in the order of their first utterances."""
+    table = utt2spk if isinstance(utt2spk, Table) else Table.of(utt2spk.items())
+    return Groups(Keys(table), (speaker for _, speaker in table.sorted_pairs()))

@@ -1,0 +1,127 @@
+"""Reports the rank that was lost first. A killed rank cannot do so, and mpiexec, which then kills all others, may name any of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+from pathlib import Path
+from typing import NoReturn
+
+from pyasr.base.jobs.parent import die_with_parent
+from pyasr.base.system_errors import naming
+from pyasr.liveness.heartbeat import Heart
+from pyasr.liveness.rank_failures import LastWords, leave
+
+_LOOK_S = 5.0  # maximum time between two checks of the rank, and between two heartbeats
+
+
+class Witness:
+    """The process that mpiexec started, which waits for the end of its child, the rank, and reports it in `file` unless dismissed before.
+
+    After the report, it ends in the same way as the rank: mpiexec then notices the death and kills the other ranks with their witnesses.
+    Rank and witness end with each other.
+
+    The witness also kills and reports a rank that has been stopped (SIGSTOP) for more than `timeout_s` seconds (0: never), because the
+    other ranks wait for it. That needs neither messages nor a clock in common with other hosts. The witness cannot watch its own host;
+    for those who can, it writes heartbeats into the directory `hearts` (unless `timeout_s` is 0).
+
+    Construct it before MPI is initialised: it forks, and the child continues as the rank.
+    """
+
+    def __init__(self, file: Path, timeout_s: float = 0.0, hearts: Path | None = None):
+        reader, self._writer = os.pipe()
+        rank = os.fork()
+        if rank:
+            os.close(self._writer)
+            _watch(reader, file, rank, timeout_s, Heart(hearts, rank) if hearts and timeout_s else None)
+        die_with_parent(signal.SIGKILL)  # also if stopped
+        os.close(reader)
+
+    def introduce(self, name: str) -> None:
+        """Send this rank's name to the witness. Raises UserError if the pipe cannot be written."""
+        with naming("the pipe to the witness of this rank"):
+            self._tell(name)
+
+    def dismiss(self) -> None:
+        """Tell the witness that this rank has finished or has reported its error itself."""
+        with contextlib.suppress(OSError):  # harmless: the rank's own message and its exit status take precedence over the witness's
+            self._tell(".")
+
+    def _tell(self, word: str) -> None:
+        os.write(self._writer, f"{word}\n".encode())
+
+
+def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heart | None) -> NoReturn:
+    """Main function of the witness process."""
+    die_with_parent()  # a scheduler may end the starter of a host's ranks without the ranks, which would wait for those of other hosts
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    said, ended = _listen(reader, rank, timeout_s, heart)
+    if not ended:
+        os.kill(rank, signal.SIGKILL)
+    words = _last_words(said, ended, timeout_s)
+    if words and (heart is None or heart.file.exists()):  # else the job has been abandoned, and another may have started
+        with contextlib.suppress(OSError):  # harmless: the starter of the rank notices its end, too
+            leave(file, words)
+    if heart:
+        heart.stop()
+    _end_like(os.waitpid(rank, 0)[1])
+
+
+def _end_like(status: int) -> NoReturn:
+    """Exit with the status of another process, by the same signal if it was killed by one."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _last_words(said: list[str], ended: bool, timeout_s: float) -> LastWords | None:
+    """The report on a rank that sent `said` and has ended or is stopped; None if it was dismissed."""
+    name = said[0] if said else f"a rank on {socket.gethostname()}"
+    if not ended:
+        stopped = f"{name} did not run for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP) and then killed"
+        return LastWords(f"{stopped}, see --rank-timeout", lost=True)
+    if said[-1:] == ["."]:
+        return None
+    killed = "it was killed from outside, often for lack of memory, or crashed in a library"
+    return LastWords(f"{name} died without an error message: {killed}", lost=True)
+
+
+def _listen(reader: int, rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str], bool]:
+    """(lines, ended): what the rank has sent until it ended, or until it had been stopped for too long.
+
+    Time is counted in checks: a witness that was stopped itself, possibly with its whole host, does not count.
+    """
+    said, look_s, stopped_s = b"", min(_LOOK_S, timeout_s / 10), 0.0
+    if heart:
+        heart.introduce("")
+    while True:
+        if select.select([reader], [], [], look_s or None)[0]:
+            words = os.read(reader, 4096)
+            if not words:
+                return said.decode().splitlines(), True
+            if heart and not said:
+                heart.introduce(words.decode().partition("\n")[0])
+            said += words
+            continue
+        stopped_s = stopped_s + look_s if _is_stopped(rank) else 0.0
+        if stopped_s > timeout_s:
+            return said.decode().splitlines(), False
+        if heart:
+            heart.beat()
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether a process has been stopped by a signal (Linux; elsewhere unknown: False)."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as f:
+            return f.read().rpartition(b")")[2].split()[0] == b"T"
+    except OSError:
+        return False  # harmless: the process has just ended, or there is no /proc

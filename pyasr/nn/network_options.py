@@ -1,0 +1,77 @@
+"""Options of networks and of their gradients. This module does not import torch, which makes `--help` and the check of options fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.cli.option_uses import if_is, if_set, unless_is, unless_set
+from pyasr.base.cli.options import option
+from pyasr.base.errors import UserError
+
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
+GREATEST_SPREAD = 0.5  # maximum share of `pyasr.nn.dropout.SequenceDropout`: above, factors could be negative
+_PRECONDITIONING = ("none", "online", "simple")
+_MIN_ALPHA = 0.01
+_BY_FRAMES = if_is("natural-gradient", "online") + unless_set("ng-num-minibatches-history")
+
+
+@dataclass(frozen=True)
+class HiddenOptions:
+    """Number of hidden layers and units."""
+
+    hidden_layers: int = option(4, "number of hidden layers", minimum=1)
+    hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
+
+
+@dataclass(frozen=True)
+class DnnOptions(HiddenOptions):
+    """The shape of a feed-forward network."""
+
+    activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
+    pnorm_group: int = option(10, "elements of a p-norm group: a layer's matrix has this times HIDDEN_DIM rows",
+                              minimum=1, only=if_is("activation", "pnorm"))  # fmt: skip
+    normalize: bool = option(False, "scale each frame's units of a hidden layer to root mean square 1 (pnorm networks always do)",
+                             only=unless_is("activation", "pnorm"))  # fmt: skip
+    dropout: float = option(0.0, "proportion of hidden units dropped in training", minimum=0.0, maximum=0.9)
+
+    @property
+    def affine_dim(self) -> int:
+        """Number of rows of a hidden layer's matrix."""
+        return self.hidden_dim * (self.pnorm_group if self.activation == "pnorm" else 1)
+
+
+@dataclass(frozen=True)
+class NaturalGradientOptions:
+    """Preconditioning of gradients."""
+
+    natural_gradient: str = option(
+        "none", "preconditioning of gradients; online: by earlier minibatches; simple: within the minibatch", choices=_PRECONDITIONING
+    )
+    ng_rank_in: int = option(20, "rank for the inputs of a layer; at most half their number", minimum=1,
+                             only=if_is("natural-gradient", "online"))  # fmt: skip
+    ng_rank_out: int = option(80, "rank for the outputs of a layer; at most half their number", minimum=1,
+                              only=if_is("natural-gradient", "online"))  # fmt: skip
+    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0,
+                             only=if_set("natural-gradient"))  # fmt: skip
+    ng_num_samples_history: float = option(2000.0, "time constant of the covariance estimate in frames", minimum=1.0,
+                                           only=_BY_FRAMES)  # fmt: skip
+    ng_num_minibatches_history: float = option(0.0, "time constant in minibatches instead (nnet3's LSTMs: 4); 0: in frames",
+                                               minimum=0.0, only=if_is("natural-gradient", "online"))  # fmt: skip
+    ng_update_period: int = option(4, "minibatches between two updates of the covariance", minimum=1,
+                                   only=if_is("natural-gradient", "online"))  # fmt: skip
+    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
+    max_gradient_per_sample: float = option(0.0, "limit on a layer's gradient, before multiplication by the learning rate, per frame "
+                                            "(Su and Chen's code: 0.075); 0: none", minimum=0.0)
+
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether gradients are preconditioned or limited."""
+        return self.natural_gradient != "none" or self.max_change_per_sample > 0 or self.max_gradient_per_sample > 0
+
+    def check(self) -> None:
+        """Raise UserError for a history between 0 and 1 minibatch, or a smoothing that leaves a minibatch's covariance singular."""
+        if 0 < self.ng_num_minibatches_history < 1:
+            raise UserError(f"--ng-num-minibatches-history {self.ng_num_minibatches_history:g}: give 1 or more, or 0 to count frames")
+        if self.natural_gradient == "simple" and self.ng_alpha < _MIN_ALPHA:
+            found = f"--natural-gradient simple inverts the covariance of a minibatch, which needs at least {_MIN_ALPHA}"
+            raise UserError(f"--ng-alpha {self.ng_alpha:g}: {found}; give a larger value, or --natural-gradient online")

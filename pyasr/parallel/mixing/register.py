@@ -1,0 +1,36 @@
+"""Register of schemes and their options."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+_SCHEMES = "pyasr.parallel.strategies"
+REGISTER: dict[str, type] = {}
+
+
+def register(name: str, options: type | None = None):
+    """Class decorator: register a strategy as `name`.
+
+    options  dataclass of its options, a subclass of `SchemeOptions`; None: those of its base class
+    """
+
+    def add(cls):
+        cls.options_kind = options or cls.options_kind
+        REGISTER[name] = cls
+        return cls
+
+    return add
+
+
+def strategy_names() -> list[str]:
+    """All registered names; imports every module of `pyasr.parallel.strategies` once."""
+    package = importlib.import_module(_SCHEMES)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{_SCHEMES}.{module.name}")
+    return sorted(REGISTER)
+
+
+def option_kinds() -> dict[str, type]:
+    """The dataclass of each scheme's options."""
+    return {name: REGISTER[name].options_kind for name in strategy_names()}

@@ -1,0 +1,107 @@
+"""Options shared by several schemes of parallel training. The options of a single scheme are in its module."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from pyasr.base.cli.options import choose, chosen_group, option
+from pyasr.parallel.mixing.register import option_kinds
+
+PAYLOADS = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class SchemeOptions:
+    """Options of every scheme. The first three are not options, but fixed values for schemes that do not have the option."""
+
+    first_mixing, mix_momentum, turns_frames = "mix", False, 0
+
+    payload: str = option("float32", "number format of messages between ranks; 16-bit formats halve their size",
+                          choices=PAYLOADS)  # fmt: skip
+    all_reduce: str = option("auto", "float32 all-reduce: the MPI library's, a ring, or (auto) a ring for large sums only; "
+                             "16-bit payloads always use the ring", choices=("auto", "library", "ring"))  # fmt: skip
+    data_assignment: str | None = option(None, "training data of a rank; shards: its own part; all: random draws from all data, with the "
+                                         "frames of an epoch divided among the ranks; none: shards, but all with adpsgd, asgd, hadpsgd "
+                                         "and kaldi, which support nothing else", choices=("shards", "all"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PeriodOptions(SchemeOptions):
+    """Options of schemes that mix at intervals."""
+
+    period_frames: int = option(10240, "frames of a rank between two mixings, rounded up to whole minibatches", minimum=1)
+
+
+@dataclass(frozen=True)
+class FirstMixingOptions(SchemeOptions):
+    """Options of schemes that mix all ranks at once and can select the best rank in the first mixing."""
+
+    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
+                               "best objective, and train with half minibatches until then", choices=("mix", "best"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PeriodicOptions(FirstMixingOptions, PeriodOptions):
+    """Options of most periodic schemes."""
+
+
+@dataclass(frozen=True)
+class TopologyOptions(SchemeOptions):
+    """Options of schemes in which each rank mixes with a few others after every minibatch."""
+
+    topology: str | None = option(None, "topology that defines a rank's neighbours (utils/spectral_gap.py lists all); none: fixed-ring "
+                                  "with dpsgd, exchanges in pairs with adpsgd and hadpsgd")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MomentumMixingOptions(SchemeOptions):
+    """Options of schemes with a linear, stateless mixing, which applies to velocities, too."""
+
+    mix_momentum: bool = option(False, "mix the learners' momentum buffers, too")
+
+
+@dataclass(frozen=True)
+class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
+    """Options of schemes in which all ranks learn and average in the foreground with all or some ranks."""
+
+    turns_frames: int = option(0, "initial frames of a rank during which all ranks take the parameters of one, each in turn, instead of "
+                               "mixing", minimum=0)  # fmt: skip
+
+
+_UNUSED_BEFORE = {"adpsgd": {"topology"}, "hadpsgd": {"topology"}}  # options that earlier versions saved, but these schemes ignored
+_LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks_per_node": 1}  # lower saved values mean None
+
+
+@dataclass(frozen=True)
+class MixingOptions:
+    """The scheme by which the ranks of a training job share what they learn, and its options."""
+
+    parallel: str = option("allreduce", "scheme of parallel training; docs/parallel.md lists all")
+    scheme: SchemeOptions | None = chosen_group("parallel", option_kinds, "scheme")
+
+    def __post_init__(self):
+        choose(self)
+
+    @staticmethod
+    def upgraded(content: dict) -> dict:
+        """Options saved by earlier versions, which had one class for all schemes and used numbers for a scheme's own default."""
+        if "scheme" in content or not content:
+            return content
+        groups = [content, *(content.get(name, {}) for name in ("server", "outer", "elastic"))]
+        flat = {name: value for group in groups for name, value in group.items()}
+        parallel = content.get("parallel", "allreduce")
+        kind = option_kinds().get(parallel, SchemeOptions)
+        names = {field.name for field in dataclasses.fields(kind)} & flat.keys() - _UNUSED_BEFORE.get(parallel, set())
+        scheme = {name: None if _is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
+        return {"parallel": parallel, "scheme": scheme}
+
+
+def _is_own_default(name: str, value) -> bool:
+    """Whether a number that an earlier version saved stands for the scheme's own default."""
+    return name in _LEAST and value < _LEAST[name]
+
+
+def mixing_options(parallel: str = "allreduce", **values) -> MixingOptions:
+    """Options of a scheme, from the values that differ from the defaults. Raises TypeError for an option that the scheme does not have."""
+    return MixingOptions(parallel, MixingOptions(parallel).scheme.__class__(**values))

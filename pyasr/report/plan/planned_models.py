@@ -1,0 +1,140 @@
+"""Properties of the models and features that calls make: tied states, columns, networks, n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyasr.report.plan.networks import NetworkSize, feed_forward
+from pyasr.report.plan.planned_calls import Call
+
+if TYPE_CHECKING:
+    from pyasr.report.plan.planned_data import Corpus
+
+_LEAVES_OF_MONO = 130.0  # three states for each of about forty phones, and silence
+_USUAL_LEAVES = {"train_deltas": 1200, "train_lda_mllt": 1800, "train_sat": 2000, "build_chain_tree": 1000}
+_NGRAMS_OF_A_WORD = {1: 0.02, 2: 0.5, 3: 1.1, 4: 1.8}  # by order; a trigram of 3 million words has 3.1 million (docs/language_model.md)
+_KEPT_BY_MIN_COUNTS = 0.22  # 30 million words: 7.0 million
+_KEPT_BY_PRUNING = 0.25  # of 9.7 million, by a threshold of 1e-8
+_IVECTOR_DIM = 40
+# Millions of n-grams: 9 bytes each of the compressed files, whose sizes www.openslr.org/11 gives.
+_PUBLISHED_NGRAMS = {"tgsmall": 1.5, "tgmed": 3.8, "tglarge": 84.0, "fglarge": 150.0}
+
+
+@dataclass(frozen=True)
+class Model:
+    """Properties of a model, alignment or graph directory.
+
+    leaves   tied states, or units of CTC
+    columns  number of columns of its training features
+    network  size of its network; None for a GMM
+    """
+
+    leaves: float = _LEAVES_OF_MONO
+    columns: float = 40.0
+    network: NetworkSize | None = None
+
+
+def _of_tree(corpus: Corpus, call: Call) -> Model:
+    """A GMM, or the tree of LF-MMI. An LDA has its own number of columns, which later systems keep."""
+    columns = call.number("dim", 40) if call.name == "train_lda_mllt" else corpus.model_of(call.words[2]).columns
+    return Model(call.number("num-leaves", _USUAL_LEAVES[call.name]), columns)
+
+
+def _of_place(place: int) -> Callable[[Corpus, Call], Model]:
+    """The properties of the model at this word."""
+    return lambda corpus, call: corpus.model_of(call.words[place])
+
+
+def _of_dnn(corpus: Corpus, call: Call) -> Model:
+    leaves = corpus.model_of(call.words[2]).leaves
+    columns = corpus.columns_of(call.words[0]) * (1 + call.number("deltas", 0))
+    if "network" not in call.flags:
+        return Model(leaves, columns, feed_forward(call, columns, leaves))
+    return _described(corpus, call, call.flags["network"], leaves, columns, call.number("chunk", 20))
+
+
+def _of_lfmmi(corpus: Corpus, call: Call) -> Model:
+    leaves, columns = corpus.model_of(call.words[2]).leaves, corpus.columns_of(call.words[0])
+    return _described(corpus, call, call.flags["network"], leaves, columns, call.number("chunk", 150))
+
+
+def _of_ctc(corpus: Corpus, call: Call) -> Model:
+    return _described(corpus, call, call.words[2], corpus.model_of(call.words[1]).leaves, corpus.columns_of(call.words[0]), 0)
+
+
+def _described(corpus: Corpus, call: Call, path: str, leaves: float, columns: float, chunk: float) -> Model:
+    """The properties of a network with the layers of a file."""
+    return Model(leaves, columns, corpus.disk.network(path, int(columns), int(leaves), int(chunk)))
+
+
+def _of_graph(corpus: Corpus, call: Call) -> Model:
+    return replace(corpus.model_of(call.words[1]), network=None)
+
+
+MODELS: dict[str, Callable[[Corpus, Call], Model]] = {  # {program: properties of the last word of a call}
+    "train_mono": lambda corpus, call: Model(columns=3 * corpus.columns_of(call.words[0])),
+    **dict.fromkeys(_USUAL_LEAVES, _of_tree),
+    **dict.fromkeys(("align_si", "align_fmllr", "align_dnn"), _of_place(2)),
+    "train_dnn": _of_dnn,
+    "simulate_parallel": _of_dnn,
+    "train_smbr": _of_place(4),
+    "train_lfmmi": _of_lfmmi,
+    "train_ctc": _of_ctc,
+    "train_subwords": lambda corpus, call: Model(call.number("num-units", 500)),
+    "train_ivector_extractor": lambda corpus, call: Model(columns=call.number("ivector-dim", _IVECTOR_DIM)),
+    "extract_ivectors": _of_place(1),
+    "make_graph": _of_graph,
+}
+
+
+def columns_made(corpus: Corpus, call: Call) -> tuple[str, float] | None:
+    """(data directory, columns of its features) of a call that makes features; None for others."""
+    if call.name in ("make_mfcc", "make_plp"):
+        return call.words[0], call.number("num-ceps", 13) + (3 if call.is_set("add-pitch") else 0)
+    if call.name == "make_fbank":
+        return call.words[0], call.number("num-mel-bins", 23) + (3 if call.is_set("add-pitch") else 0)
+    if call.name == "make_fmllr_feats":
+        return call.words[2], corpus.model_of(call.words[1]).columns
+    if call.name == "paste_feats":
+        return call.words[0], _pasted_columns(corpus, call)
+    if call.name in ("copy_data_dir", "subset_data_dir") and call.flags.get("features") != "false":
+        return call.words[1], corpus.columns_of(call.words[0])
+    return None
+
+
+def _pasted_columns(corpus: Corpus, call: Call) -> float:
+    """Columns of all streams with their derivatives, plus those of i-vectors."""
+    orders = list(map(float, call.flags.get("deltas", "0").split()))
+    streams = call.words[1:]
+    orders += orders[-1:] * (len(streams) - len(orders))
+    vectors = corpus.model_of(call.flags["vectors"].rpartition("/")[0]).columns if "vectors" in call.flags else 0.0
+    return vectors + sum(corpus.columns_of(stream) * (1 + order) for stream, order in zip(streams, orders))
+
+
+def _trained_ngrams(corpus: Corpus, call: Call) -> dict[str, float]:
+    order = int(call.number("order", 3))
+    kept = _KEPT_BY_MIN_COUNTS if "min-counts" in call.flags else 1.0
+    per_word = _NGRAMS_OF_A_WORD.get(order, _NGRAMS_OF_A_WORD[4])
+    return {call.words[-1]: per_word * kept * corpus.words_of(call.words[0])}
+
+
+def _pruned_ngrams(corpus: Corpus, call: Call) -> dict[str, float]:
+    kept = _KEPT_BY_PRUNING if call.number("threshold", 0) else 1.0
+    return {call.words[1]: kept * corpus.ngrams_of(call.words[0])}
+
+
+def _published_ngrams(corpus: Corpus, call: Call) -> dict[str, float]:
+    return {f"{call.words[-1]}/{name}": 1e6 * num for name, num in _PUBLISHED_NGRAMS.items()}
+
+
+LANGUAGE_MODELS: dict[str, Callable[[Corpus, Call], dict[str, float]]] = {  # {directory that a call makes: n-grams}
+    "train_lm": _trained_ngrams,
+    "prune_lm": _pruned_ngrams,
+    "mix_lms": lambda corpus, call: {call.words[0]: sum(map(corpus.ngrams_of, call.words[1:]))},
+    "get_lms": _published_ngrams,
+    "make_grammar": lambda corpus, call: {call.words[2]: corpus.ngrams_of(call.words[1])},
+    "make_graph": lambda corpus, call: {call.words[2]: corpus.ngrams_of(call.words[0])},
+    "make_ctc_graph": lambda corpus, call: {call.words[1]: corpus.ngrams_of(call.words[0])},
+}

@@ -1,0 +1,102 @@
+"""From a data directory to the frames that one rank trains on: shards, normalisation, perturbation, memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import InputOptions
+from pyasr.parallel.communication.comm import Comm
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.data.data_shard import Shard, global_normaliser
+from pyasr.train.data.frame_memory import limit_of_frames, loading
+from pyasr.train.data.minibatch_stream import Frames, open_frames
+from pyasr.train.draws import ALL
+from pyasr.train.minibatches.chunks import Packing
+from pyasr.train.minibatches.feature_codec import make_code
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.minibatches.over_time import OverTimeOptions
+from pyasr.train.perturbing import PerturbOptions, make_warper
+from pyasr.train.targets.pdf_targets import Targets
+from pyasr.train.targets.rank_reader import rank_reader
+from pyasr.train.targets.soft_target_files import SoftTargetFiles
+from pyasr.train.training_options import StoreOptions
+
+
+@dataclass
+class Corpus:
+    """Normalised frames of one rank.
+
+    mean, inverse_std  of the features' columns, over all ranks, float32 (dim,)
+    packing            what stores make of utterances
+    """
+
+    training: Frames
+    heldout: FrameStore
+    mean: np.ndarray
+    inverse_std: np.ndarray
+    packing: Packing
+
+    @property
+    def frames(self) -> tuple[Frames, FrameStore]:
+        """Those to train on and those held out."""
+        return self.training, self.heldout
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of the network's input."""
+        return self.packing.width * len(self.mean)
+
+    def normaliser(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and inverse standard deviation of the network's input, float32 (input_dim,)."""
+        return torch.from_numpy(self.mean).repeat(self.packing.width), torch.from_numpy(self.inverse_std).repeat(self.packing.width)
+
+
+def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
+                share: tuple[int, int] | None, seed: int, perturb: PerturbOptions = PerturbOptions(),
+                normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
+                over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None,
+                draw: tuple[int, int] = ALL, directory: Path | None = None,
+                limit: Callable[..., int] = limit_of_frames) -> Corpus:  # fmt: skip
+    """This rank's training and held-out frames of `data`, which have `targets`.
+
+    share       (k, n): the k-th of n parts of the training data; None: nothing of it
+    normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
+    make_shard  takes what `Shard` does
+    over_time   a network that learns chunks; without one frames are spliced as `input` says
+    soft        what a teacher says of training frames, which is learned instead of `targets`
+    draw        (k, n): how much of its part this rank draws in an epoch, see `num_drawn`
+    directory   of the training, where the tables of `data` are packed for ranks; None: they are read as they are
+    limit       takes what `limit_of_frames` does
+    """
+    device, dtype = compute.torch_device(), compute.torch_dtype()
+    parts = targets.parts(share, comm.rank, comm.size)
+    reader = rank_reader(directory, data, input.unspliced(), targets, itertools.chain(*parts))
+    code, packing = make_code(store.store_type, dtype), over_time.packing(input, reader.dim)
+    training, heldout = (make_shard(reader, targets, part, packing, code) for part in parts)
+    check_frames(data, training.num_frames, comm)
+    if soft and (own := soft.of(share)):
+        training.learn_from(own)
+    mean, inverse_std = normaliser or global_normaliser(training, comm)
+    for shard in (training, heldout):
+        shard.normalise_by(mean, inverse_std)
+    if perturb.vtlp:
+        training.warp_by(make_warper(data, input), perturb.vtlp, seed)
+    most = limit(training, heldout, store, comm, device, directory)
+    with loading(training):
+        measured = heldout.store(np.arange(len(heldout.keys)), 0)
+        measured.move(device, dtype)
+        frames = open_frames(training, device, dtype, most, seed, comm.rank, draw)
+    return Corpus(frames, measured, mean, inverse_std, packing)
+
+
+def check_frames(data: Path, num_frames: int, comm: Comm) -> None:
+    """Raise UserError where no rank has frames to train on."""
+    if comm.reduce_scalar(num_frames) == 0:
+        raise UserError(f"{data}: no frames left to train on; lower --heldout-share")

@@ -1,0 +1,27 @@
+"""A warning of ranks that have moved too far apart to be averaged."""
+
+from __future__ import annotations
+
+from pyasr.base import log
+from pyasr.parallel.communication.comm import Comm
+from pyasr.train.sgd.criterion import Criterion
+from pyasr.train.totals import Totals
+
+_EPOCHS = 2  # in a row
+
+
+class AveragingWatch:
+    """Warns where the consensus is worse on held-out data than the ranks' own models, twice in a row."""
+
+    def __init__(self, criterion: Criterion):
+        self.criterion, self.num_worse = criterion, 0
+
+    def look(self, apart: Totals | None, heldout: Totals, comm: Comm) -> None:
+        """Compare the totals of an epoch: of the ranks' own models, None where they are equal, and of the consensus."""
+        is_worse = apart is not None and heldout.objective < apart.objective
+        self.num_worse = self.num_worse + 1 if is_worse else 0
+        if self.num_worse >= _EPOCHS and comm.rank == 0:
+            log.warning(
+                f"averaging made the held-out objective worse, from {apart.objective:.4f} to {heldout.objective:.4f}, in "
+                f"{self.num_worse} epochs in a row: ranks drift too far apart; lower --period-frames or {self.criterion.rate_flag}"
+            )

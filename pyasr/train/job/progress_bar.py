@@ -1,0 +1,94 @@
+"""A bar on the terminal, elsewhere lines, for a training job whose ranks, wherever they run, write metrics.jsonl."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import TextIO
+
+from pyasr.base.files.foreign_json import parse_object
+from pyasr.base.jobs.in_threads import beside
+from pyasr.cluster.ranks.rank_progress import told_by_ranks
+from pyasr.cluster.runner.group_progress import lasting
+from pyasr.train.job.progress import METRICS_FILE, minutes
+
+_PERIOD_S = 0.5
+
+
+@contextlib.contextmanager
+def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO | None = None):
+    """Show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal` (None: standard error) while the block runs;
+    where that is no terminal, nothing."""
+    terminal = terminal or sys.stderr
+    if not terminal.isatty():
+        yield
+        return
+    with beside(lambda ended: _follow(directory, pattern, terminal, ended)):
+        yield
+
+
+def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
+    """The progress of the job with this log, from the same file; None on a terminal, where the bar shows it."""
+    if sys.stderr.isatty():
+        return None
+    line = _newest_interval(directory, pattern)
+    return words_of(line) if line else told_by_ranks(Path(), log)
+
+
+def words_of(line: dict) -> str:
+    """`epoch 3 (40%), objective -1.2345, accuracy 0.6000, learning rate 0.008, 15000 frames/s, about 42 s left`."""
+    share = min(line["frames"] / line["total_frames"], 1.0)
+    measured = "".join(f", {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
+    measured += f", learning rate {line['rate']:.5g}" if "rate" in line else ""
+    return f"epoch {line['epoch']} ({share:.0%}){measured}, {line['frames_per_s']} frames/s, about {lasting(line['left_s'])} left"
+
+
+def _newest_interval(directory: Path, pattern: str) -> dict | None:
+    """The last interval of the newest file; of one of several trainings with its directory's name before the epoch's number."""
+    files = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
+    line = last_interval(files[-1]) if files else None
+    if line is None or files[-1].parent == directory:
+        return line
+    return {**line, "epoch": f"{line['epoch']} of {files[-1].parent.name}"}
+
+
+def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
+    while not ended.wait(_PERIOD_S):
+        with contextlib.suppress(OSError):  # harmless: it is looked at again, and the training tells of a bad disk itself
+            line = _newest_interval(directory, pattern)
+            if line is not None:
+                terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
+                terminal.flush()
+    with contextlib.suppress(OSError):  # harmless: the terminal is gone
+        terminal.write("\r\x1b[K")  # to the beginning of the line, clear it
+
+
+def last_interval(metrics: Path) -> dict | None:
+    """The last whole line of metrics.jsonl that tells of an interval, if there is one in the last 4 kB."""
+    with metrics.open("rb") as f:
+        f.seek(max(f.seek(0, 2) - 4096, 0))
+        text = f.read().decode("utf-8", "replace")
+    return next((line for line in reversed(whole_lines(text)[-2:]) if "left_s" in line), None)
+
+
+def whole_lines(text: str) -> list[dict]:
+    """The lines of metrics.jsonl; without those of which the end or the beginning is missing."""
+    found = []
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):  # harmless: a run was killed while it wrote, or writes it at this moment
+            found.append(parse_object(line))
+    return found
+
+
+def bar(line: dict, columns: int) -> str:
+    """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, as wide as the terminal."""
+    share = min(line["frames"] / line["total_frames"], 1.0)
+    measured = "".join(f"  {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
+    left = f"  {minutes(line['left_s'])} left" if "left_s" in line else ""
+    words = f" {share:4.0%}  epoch {line['epoch']}{measured}  {line['frames_per_s']} frames/s{left}"
+    width = max(min(columns - len(words) - 2, 40), 4)
+    done = round(width * share)
+    return f"[{'#' * done}{'-' * (width - done)}]{words}"[:columns].ljust(columns)

@@ -1,0 +1,312 @@
+"""The training loop of one rank: minibatches of its own data, mixing with the other ranks, a learning rate schedule, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from pyasr.base.jobs.stop_request import StopRequested, heeding, is_stop_requested
+from pyasr.parallel.strategies import Mixing, Strategy
+from pyasr.train.data.minibatch_stream import Frames
+from pyasr.train.evolve.growth import Growth
+from pyasr.train.job.averaging_watch import AveragingWatch
+from pyasr.train.job.calibration import frames_per_s_alone
+from pyasr.train.job.memory_check import Workload, check_utterances_fit, telling_what_to_lower, try_out
+from pyasr.train.job.progress import Reporter
+from pyasr.train.job.resumption import JobCheckpoints, Position
+from pyasr.train.job.skip_limit import SkipLimit
+from pyasr.train.job.trainer_view import TrainerView
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.schedules import Schedule
+from pyasr.train.sgd.gpu_paths import log_gpu_paths
+from pyasr.train.sgd.learner import Learner
+from pyasr.train.totals import Totals
+from pyasr.train.training_options import LoopOptions
+
+if TYPE_CHECKING:
+    from pyasr.train.job.one_learner import OneLearner
+
+_NOTHING = None, torch.empty(0)  # instead of a minibatch
+_LOOKS = 10  # for a request to stop, between two log lines
+_COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
+
+
+class Trainer:
+    """A training job on one rank.
+
+    training, heldout  this rank's data
+    directory          for checkpoints and metrics
+    growth             changes of the network at given times
+    one_learner        keeps the parameters of one of the ranks, where its model is to be saved
+    position           how far the training is
+    best               parameters of the best model so far, for schedules that may return to it
+    apart              held-out totals of the ranks' own models, before the last consensus; None: not measured
+
+    The learner's `criterion` says what is learned.
+    """
+
+    one_learner: OneLearner | None = None
+
+    def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
+                 options: LoopOptions, minibatch: int, directory: Path, growth: Growth | None = None):  # fmt: skip
+        self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
+        self.criterion, self.totals, self.comm = learner.criterion, learner.criterion.totals, strategy.comm
+        self.options, self.minibatch, self.directory, self.growth = options, minibatch, directory, growth
+        self.position, self.best, self.apart = Position(), None, None
+        self.checkpoints = JobCheckpoints(directory, learner, strategy, schedule, training)
+        self.averaging, self.skips = AveragingWatch(learner.criterion), SkipLimit(learner, options.max_skipped, self.comm.rank)
+        training.num_epochs = schedule.options.num_epochs
+        strategy.attach(TrainerView(self))
+
+    def run(self) -> None:
+        """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
+        check_utterances_fit(self.workload)
+        if not self._resume():
+            self._start()
+        self.check_memory()
+        log_gpu_paths(self.learner, self.comm)
+        self._saved_at = time.monotonic()
+        self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
+        alone = self.speed_alone() if self.comm.size > 1 else 0.0
+        reporter = Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, alone)
+        with telling_what_to_lower(self.workload), heeding(self.comm.rank == 0), reporter as self.reporter:
+            while not self.schedule.finished:
+                self._epoch(self.schedule.state.epoch + 1)
+                self._end_epoch()
+
+    def _start(self) -> None:
+        """All ranks begin with the parameters of rank 0."""
+        flat = self.learner.flat
+        flat.master.copy_(self.comm.bcast(flat.master.cpu()))
+        flat.refresh()
+        self.restart()
+        heldout = self.evaluate()
+        self.schedule.begin(-heldout.objective, heldout.accuracy)
+        self.best = self._copy_if_needed()
+        self.comm.say(f"initial model: held-out {heldout.text()}")
+
+    def _epoch(self, epoch: int) -> None:
+        """One pass over the data of all ranks. A rank without data left goes on mixing until no rank has any."""
+        minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
+        self.strategy.begin_epoch(self.training.epoch_frames(epoch) - self.position.begin, self.minibatch)
+        self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
+        self.reporter.clock.restart()
+        while True:
+            with self.reporter.clock("data"):
+                x, targets = _NOTHING if self.strategy.rests else next(minibatches, _NOTHING)
+            if x is not None:
+                self.sums += self._learn(x, targets)
+                self.position.own_frames += targets.numel()
+            elif self.learner.gradient_sum:
+                self.learner.follow(self._summed_rate())
+            mixing = self.strategy.step(self.learner.flat.master, targets.numel())
+            if mixing is not None:
+                self.learner.flat.refresh()
+                self._after_mixing(epoch, mixing)
+                if mixing.last:
+                    return
+                if mixing.joint:
+                    self.strategy.go_on()
+
+    def _learn(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
+        rate, before = self._summed_rate(), self.criterion.num_left_out
+        self.learner.reach(self.position.frames_seen, self.total_frames, self.strategy.num_active / self.strategy.num_averaged)
+        if self.strategy.compares:
+            sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.criterion.halves(x, targets))
+            self.compared_sums += sums
+        else:
+            sums = self.learner.step(x, targets, rate)
+        self.skips.count_parts(self.position, self.criterion.num_left_out - before)
+        return sums
+
+    def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
+        """What a rank does after a mixing: alone, or together with all others."""
+        if self.strategy.resets_momentum:
+            self._forget_velocity()
+        before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
+        if mixing.joint:
+            self._meet(epoch, mixing, before)
+        elif self._passes(before, self.options.log_frames):
+            self._report_alone(epoch)
+
+    def _meet(self, epoch: int, mixing: Mixing, before: int) -> None:
+        """What all ranks do after a mixing of all: report, change the network, save. `before`: frames seen until this mixing."""
+        saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
+        if mixing.last or mixing.saves or self._passes(before, self.options.log_frames):
+            saves |= self._report(epoch)
+        if self.growth and self.growth.due(self.position.frames_seen):
+            self._grow(mixing.equal, ends=mixing.last and epoch == self.schedule.options.num_epochs)
+        if mixing.last:
+            return
+        looks = mixing.saves or self._passes(before, max(1, self.options.log_frames // _LOOKS))
+        stops = looks and self._is_to_stop()
+        if saves or stops:
+            self.position.interval_sums = self.sums.tolist()
+            self._save(mixing.equal)
+        if stops:
+            self._stop()
+
+    def _end_epoch(self) -> None:
+        """Measure the held-out data; go on with this model, or return to the best one; save, and stop if that was requested."""
+        rate, train = self.rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums)))
+        heldout = self.evaluate()
+        self.check_divergence(heldout)
+        self.averaging.look(self.apart, heldout, self.comm)
+        accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
+        verdict = "" if accepted else "; worse than before, back to the best model"
+        self.comm.say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
+        self.reporter.epoch(self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout)
+        if self.one_learner:
+            self.one_learner.end_epoch(self.learner.flat.master, accepted)
+        if accepted:
+            self.best = self._copy_if_needed()
+        else:
+            self._return_to_best()
+        self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
+        self._save(equal=True)
+        if not self.schedule.finished and self._is_to_stop():
+            self._stop()
+
+    def _return_to_best(self) -> None:
+        self.checkpoints.forget_models_after(self.position.epoch_began)
+        self.learner.flat.master.copy_(self.best)
+        self.learner.flat.refresh()
+        self._forget_velocity()
+        self.strategy.adopt(self.learner.flat.master)
+
+    def _grow(self, equal: bool, ends: bool) -> None:
+        """Change the network, or keep its parameters, on all ranks alike. At the end of the training nothing is changed, because no
+        minibatch would follow."""
+        flat, frames_seen = self.learner.flat, self.position.frames_seen
+        if ends:
+            self.growth.check_whole(frames_seen)
+        if ends or not self.growth.changes(frames_seen):
+            self.growth.look(flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen)
+            return
+        if not equal:
+            self.strategy.consensus(flat.master)
+            flat.refresh()
+        self.skips.report(self.position)  # a grown network has other layers to count
+        if self.growth.grow(self.learner, frames_seen):
+            self.restart()
+        else:
+            self.strategy.adopt(flat.master)
+
+    def _report(self, epoch: int) -> bool:
+        """Log the sums since the last log line, unless no rank has seen a frame. Returns whether to save, by rank 0's clock."""
+        self.skips.report(self.position)
+        own = self._take_sums()
+        if self.comm.reduce_scalar(own[2]) > 0:
+            self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self.rate()))
+        return self.comm.bcast_object(self.is_late())
+
+    def _report_alone(self, epoch: int) -> None:
+        """The same of this rank alone; one rank logs it."""
+        self.skips.report(self.position)
+        own = self.totals(np.array(self._take_sums()))
+        if self.strategy.speaks and own.sums[2]:
+            self.reporter.tell_alone(epoch, self.position.frames_seen, own, self.rate())
+            self.check_divergence(own)
+
+    def _take_sums(self) -> list[float]:
+        """The sums since the last log line, which are added to those of the epoch."""
+        own = self.sums.tolist()
+        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
+        self.sums.zero_()
+        return own
+
+    def evaluate(self) -> Totals:
+        """Totals of the present parameters on the held-out data of all ranks."""
+        sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
+        for x, targets in self.heldout.in_turn(4 * self.minibatch):
+            sums += self.learner.evaluate(x, targets)
+        return self.totals(self.comm.allreduce(sums.cpu().numpy()))
+
+    def evaluate_apart(self) -> None:
+        """Measure the ranks' own parameters, each on its held-out data, before a consensus makes them equal."""
+        self.learner.flat.refresh()
+        self.apart = self.evaluate()
+
+    def check_divergence(self, totals: Totals) -> None:
+        """Raise Diverged if a training with these totals has diverged."""
+        self.criterion.check(totals, self.learner.network, self.options.stop_at_divergence)
+
+    def check_memory(self) -> None:
+        """Raise UserError where memory does not hold the largest minibatch. Every rank must call this."""
+        try_out(self.workload)
+
+    @property
+    def workload(self) -> Workload:
+        """What takes memory on this rank."""
+        return Workload(self.learner, self.training, self.minibatch, self.comm)
+
+    def speed_alone(self) -> float:
+        """Frames a second of one rank by itself. Every rank must call this."""
+        rate = self.schedule.step_rate(self.position.frames_seen, self.strategy.num_averaged)
+        return frames_per_s_alone(self.learner, self.training, self.minibatch, rate, self.comm)
+
+    def rate(self) -> float:
+        """The learning rate of one rank; like `frames_seen`, it changes with the mixings."""
+        return self.schedule.rate(self.position.frames_seen)
+
+    def _summed_rate(self) -> float:
+        """The rate of gradients that are summed over a minibatch, with as many ranks as learn now."""
+        return self.schedule.step_rate(self.position.frames_seen, self.strategy.num_active)
+
+    def restart(self) -> None:
+        """Ranks begin with a new network, or one that has grown."""
+        self.strategy.restart(self.learner.flat.master)
+        self._forget_compared()
+
+    def _forget_compared(self) -> None:
+        self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
+
+    def _forget_velocity(self) -> None:
+        """Set the learner's velocity to 0: its parameters have been replaced."""
+        if self.learner.velocity is not None:
+            self.learner.velocity.zero_()
+
+    def _copy_if_needed(self) -> torch.Tensor | None:
+        """A copy of the parameters for schedules that may return to them."""
+        return self.learner.flat.master.clone() if self.schedule.may_go_back else None
+
+    def _passes(self, before: int, interval: int) -> bool:
+        """Whether `frames_seen`, which was `before`, has passed a multiple of `interval`."""
+        return interval > 0 and self.position.frames_seen // interval > before // interval
+
+    def is_late(self) -> bool:
+        """Whether a checkpoint is due by this rank's clock, or its runner has asked it to stop."""
+        interval_s = 60 * self.options.checkpoint_minutes
+        return 0 < interval_s < time.monotonic() - self._saved_at or is_stop_requested()
+
+    def _is_to_stop(self) -> bool:
+        """Whether the job was asked to stop, as rank 0 knows."""
+        return self.comm.bcast_object(is_stop_requested())
+
+    def _stop(self) -> None:
+        """End the job after a checkpoint."""
+        raise StopRequested(f"saved at {self.position.frames_seen} frames")
+
+    def tell_of_one_learner(self, heldout: Totals) -> None:
+        """Log the held-out totals of the model of one learner."""
+        self.comm.say(f"one learner after the last mixing: held-out {heldout.text()}")
+
+    def _save(self, equal: bool) -> None:
+        """Save a checkpoint; `equal`: all ranks have the same parameters."""
+        self.checkpoints.save(self.position, self.best, equal, self.growth, self.one_learner)
+        self._saved_at = time.monotonic()
+
+    def _resume(self) -> bool:
+        """Resume from the last checkpoint; False without one."""
+        found = self.checkpoints.resume(self.growth, self.one_learner)
+        if found is None:
+            return False
+        self.position, self.best = found
+        self._forget_compared()
+        return True

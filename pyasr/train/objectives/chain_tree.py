@@ -1,0 +1,133 @@
+"""The tree of LF-MMI networks: left biphones with HMMs of one frame or more, from alignments of any GMM system at a third of its frames.
+
+Jobs accumulate statistics of the utterances that were chosen before in STATS_DIR/JOB.npz, then one makes DIR/tree and DIR/final.mdl, a
+transition model alone.
+Features are those of the system that made the alignments, with its transforms of speakers. As in Kaldi's steps/nnet3/chain/build_tree.sh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.cli.options import option
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_left_out
+from pyasr.data.parts.job_parts import part_of, parts_of_jobs
+from pyasr.data.tables.datadir import split
+from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, InputOptions, open_features
+from pyasr.hmm.model.model_file import MODEL, read_transitions, write_subsampling
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.training.train_triphones import TreeOptions, rounded
+from pyasr.hmm.trees.questions import make_questions
+from pyasr.hmm.trees.tree_building import build_tree, read_roots
+from pyasr.hmm.trees.tree_stats import TreeStats, accumulate_tree_stats
+from pyasr.io.int_vectors import iterate_int_vectors, iterate_job_archives, job_archive_files, read_job_archives
+from pyasr.io.kaldi_objects import KaldiWriter
+from pyasr.io.tables import Parsed, Table, TableBuilder
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.symbols import write_lines
+from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, aligned_phones, chain_alignments, chain_topology, subsample
+from pyasr.train.targets.pdf_targets import join
+from pyasr.train.targets.usable_features import check_numbers
+
+STATS_DIR = "stats"
+_UTTERANCES = "utterances"
+_CONTEXT = dict(context_width=2, central_position=1)
+
+
+@dataclass(frozen=True)
+class ChainTreeOptions(TreeOptions):
+    """The decision tree of an LF-MMI network."""
+
+    split_thresh: float = option(100.0, "smallest gain in log-likelihood of a split, counted over the frames that are kept", minimum=0.0)
+    frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "of so many frames one is kept, and answered by networks", minimum=1)
+    tree_seed: int = option(0, "seed of the clustering of phones for questions")
+
+
+@dataclass(frozen=True)
+class ChainTreeSpec:
+    """The work of all jobs; transform_dir has the speakers' transforms, if the system is adapted to them."""
+
+    data: Path
+    lang: Path
+    ali_dir: Path
+    transform_dir: Path | None
+    out: Path
+    num_jobs: int
+    tree: ChainTreeOptions
+
+
+def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
+    """Make STATS_DIR with the list of the utterances that have features, an alignment and a frame for each phone; the log names others.
+
+    Raises UserError where these are too many, and where features and alignments do not match.
+    """
+    reader, lengths, factor = FeatureReader(spec.data, InputOptions(cmvn="none")), TableBuilder(), spec.tree.frame_subsampling_factor
+    for utt, tids in iterate_job_archives(spec.ali_dir):
+        lengths.add(utt, len(tids))
+    keys = join(reader, Parsed(lengths.table(), lambda length: range(int(length))), options.max_missing, spec.ali_dir)
+    crowded = _crowded(spec, Table.of_keys(keys))
+    left_out = dict.fromkeys(crowded, f"it has more phones than frames at 1/{factor} of the frame rate")
+    check_left_out(left_out, len(keys), options, str(spec.ali_dir), "lower --frame-subsampling-factor")
+    (spec.out / STATS_DIR).mkdir()
+    write_lines(spec.out / STATS_DIR / _UTTERANCES, (key for key in keys if key not in crowded))
+
+
+def _crowded(spec: ChainTreeSpec, keys: Container[str]) -> set[str]:
+    """Those of the utterances `keys` whose alignments have more phones than frames that are kept."""
+    trans, found = read_transitions(spec.ali_dir / MODEL), set[str]()
+    for archive in job_archive_files(spec.ali_dir):
+        alignments = {utt: tids for utt, tids in iterate_int_vectors(archive) if utt in keys}
+        aligned = aligned_phones(trans, alignments)
+        found.update(utt for utt, phones in aligned if subsample(phones, spec.tree.frame_subsampling_factor) is None)
+    return found
+
+
+def parts_to_count(spec: ChainTreeSpec) -> AbstractContextManager[None]:
+    """In the block, the jobs have their parts of the data directory."""
+    return parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), INPUT_TABLES)
+
+
+def accumulate_shard(spec: ChainTreeSpec, job: int) -> None:
+    """Statistics of the `job`-th part of the utterances, 1-based; of a part of which none was chosen, nothing is written."""
+    lang, chosen = LangDir(spec.lang), Table.read(spec.out / STATS_DIR / _UTTERANCES)
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)
+    mine = [utt for utt in part.utterances if utt in chosen]
+    if mine:
+        alignments = read_job_archives(spec.ali_dir, keys=set(mine))
+        features = _Kept(open_features(spec.data, spec.ali_dir, spec.transform_dir, part), spec.tree.frame_subsampling_factor)
+        old = read_transitions(spec.ali_dir / MODEL)
+        trans, converted = chain_alignments(old, {utt: alignments[utt] for utt in mine}, lang.sets, features.factor)
+        stats = accumulate_tree_stats(trans, converted, features, lang.context_indep_phones, **_CONTEXT)
+        stats.save(spec.out / STATS_DIR / f"{job}.npz")
+
+
+class _Kept:
+    """Features of every `factor`-th frame."""
+
+    def __init__(self, reader: FeatureReader, factor: int):
+        self.reader, self.factor = reader, factor
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        features = self.reader[utt]
+        check_numbers(features, utt, self.reader.data)
+        return features[:: self.factor]
+
+
+def make_tree(spec: ChainTreeSpec, job: int) -> None:
+    """Tree and transition model from the statistics of all jobs."""
+    lang, topology = LangDir(spec.lang), chain_topology(read_transitions(spec.ali_dir / MODEL).topology.phones)
+    stats = rounded(TreeStats.add([TreeStats.load(path) for path in sorted((spec.out / STATS_DIR).glob("*.npz"))]))
+    questions = make_questions(stats, lang.sets, lang.extra_questions, pdf_classes=(0, 1), seed=spec.tree.tree_seed)
+    tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
+                      thresh=spec.tree.split_thresh, cluster_thresh=spec.tree.cluster_thresh)  # fmt: skip
+    tree.write(spec.out / "tree")
+    with KaldiWriter(spec.out / MODEL) as writer:
+        TransitionModel.from_tree(topology, tree).write(writer)
+    write_subsampling(spec.out, spec.tree.frame_subsampling_factor)
+    log.info(f"{stats.num_frames:.0f} frames, {len(stats.events)} phones in context, tree of {tree.num_pdfs} pdfs")

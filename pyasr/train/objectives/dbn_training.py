@@ -1,0 +1,137 @@
+"""Pretraining of a deep belief net on MPI ranks, machine by machine, with the loop, the mixing and the checkpoints of DNN training."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.cli.seeds import generator
+from pyasr.base.errors import UserError
+from pyasr.base.outputs.output import differences
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.origin import check_origin
+from pyasr.nn.files import DBN_FILE
+from pyasr.nn.network_options import DnnOptions
+from pyasr.nn.networks.dbn import Below, Dbn, load_dbn
+from pyasr.nn.networks.rbm import Rbm
+from pyasr.parallel.communication.comm import Comm
+from pyasr.parallel.strategies import make_strategy
+from pyasr.train.data.minibatch_stream import Frames
+from pyasr.train.data.rank_data import Corpus, open_corpus
+from pyasr.train.data.sample import choose_frames
+from pyasr.train.job.trainer import Trainer
+from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.sgd.rbm_learner import MomentumSchedule, RbmLearner
+from pyasr.train.steps.dbn_step import UTTERANCES_FILE, DbnTraining, PretrainSpec
+from pyasr.train.targets.pdf_targets import Targets
+
+_BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
+_BIAS_BLOCK = 1024
+
+
+def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
+    """Train machine after machine on this rank's shard, together with all others; rank 0 writes final.dbn after each.
+
+    Finished machines of an interrupted run are taken from there.
+    """
+    options = spec.training
+    targets = Targets.load(spec.out / UTTERANCES_FILE)
+    strategy = make_strategy(comm, options.mixing)
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, strategy.share, options.loop.train_seed,
+                         draw=strategy.draw, directory=spec.out)  # fmt: skip
+    path = spec.out / DBN_FILE
+    rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
+    comm.barrier()
+    while len(rbms) < options.hidden.hidden_layers:
+        rbms.append(_train_next(spec, comm, corpus, rbms))
+        if comm.rank == 0:
+            Dbn(rbms, torch.from_numpy(corpus.mean), torch.from_numpy(corpus.inverse_std)).save(path)
+
+
+def _finished_before(path: Path, input_dim: int, hidden_dim: int) -> list[Rbm]:
+    """The machines of an interrupted run."""
+    if not path.exists():
+        return []
+    dbn = load_dbn(path)
+    if dbn.dims != [input_dim] + [hidden_dim] * len(dbn.rbms):
+        found = f"machines of {dbn.dims[1]} units on {dbn.dims[0]} inputs; these options give {hidden_dim} on {input_dim}"
+        raise UserError(f"{path}: {found}; give the options of those machines, or --force to train from the start")
+    return dbn.rbms
+
+
+def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm]) -> Rbm:
+    """The machine on top of `rbms`."""
+    options, number = spec.training, len(rbms) + 1
+    schedule_options = layer_schedule(options, gaussian=not rbms)
+    strategy = make_strategy(comm, options.mixing)
+    below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
+    learner = make_rbm_learner(options, below, corpus, number, comm)
+    minibatch, epoch_frames = options.compute.minibatch, strategy.epoch_frames(corpus.training.num_frames)
+    schedule = MomentumSchedule(schedule_options, epoch_frames, options.momentum, minibatch)
+    directory = spec.out / f"rbm{number}"
+    directory.mkdir(exist_ok=True)
+    job = Trainer(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, minibatch, directory)
+    _announce(job, schedule_options, number)
+    job.run()
+    return finished(learner)
+
+
+def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
+    """Rate and epochs of a machine."""
+    rate, epochs = (options.rbm.rbm_lr_low, 2 * options.rbm.rbm_iter) if gaussian else (options.rbm.rbm_lr, options.rbm.rbm_iter)
+    return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
+
+
+def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, number: int, comm: Comm) -> RbmLearner:
+    """Machine `number` (1: the Gaussian one) with its initial parameters, the same on all ranks; samples differ by rank."""
+    mean = mean_activation(corpus.training, below, comm, options.loop.train_seed) if number > 1 else None
+    rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
+    rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
+    samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
+    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"machine {number}", options.momentum)
+
+
+def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:
+    """Mean probability of each hidden unit of the highest machine below, over frames of all ranks; float32 on the CPU."""
+    store, chosen = choose_frames(frames, _BIAS_FRAMES, comm, seed)
+    sums = np.zeros(below.dim + 1)
+    for index in chosen.split(_BIAS_BLOCK):
+        sums[:-1] += below(store.gather(index)[0]).sum(0, dtype=torch.float32).double().cpu().numpy()
+    sums[-1] = len(chosen)
+    comm.allreduce(sums)
+    return torch.from_numpy(sums[:-1] / sums[-1]).float()
+
+
+def finished(learner: RbmLearner) -> Rbm:
+    """A copy of the learner's machine in float32 on the CPU."""
+    rbm = Rbm(*reversed(learner.rbm.weight.shape), learner.rbm.gaussian)
+    for parameter, value in zip(rbm.parameters(), learner.flat.values()):
+        parameter.copy_(value)
+    return rbm
+
+
+def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Path) -> None:
+    """Raise UserError unless a network of these options on features of `data` can start from the DBN in `dbn_dir`."""
+    dbn = load_dbn(dbn_dir / DBN_FILE)
+    changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
+    if changed:
+        raise UserError(f"{dbn_dir} was pretrained on another input ({'; '.join(changed)}); give the same options, or pretrain again")
+    check_origin(data, dbn_dir)
+    dbn.check(options, FeatureReader(data, input).dim, dbn_dir)
+
+
+def _seed(options: DbnTraining, *names: object) -> int:
+    return int(generator(options.loop.train_seed, "rbm", *names).integers(1 << 31))
+
+
+def _announce(job: Trainer, schedule: ScheduleOptions, number: int) -> None:
+    rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
+    kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
+    job.comm.say(
+        f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
+        f"{job.comm.size} ranks, products in {job.learner.products}; {schedule.lr_scaling} scaling: "
+        f"effective rate {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
+    )

@@ -1,0 +1,44 @@
+"""Tells, during a backward pass, how much of the gradient is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import nn
+
+from pyasr.nn.layers.preconditioned_layers import NaturalGradient
+
+
+class Completion:
+    """Calls `tell(begin)` whenever the gradient has become complete from element `begin` of the flat buffers to their end: layers come from
+    the last to the first, mostly.
+
+    spans             the place of each parameter of `network`
+    natural_gradient  of its layers, whose gradients do not come from autograd
+    """
+
+    def __init__(self, network: nn.Module, spans: list[slice], natural_gradient: NaturalGradient, tell: Callable[[int], None]):
+        self._spans, self._tell = spans, tell
+        self.restart()
+        for number, (name, parameter) in enumerate(network.named_parameters()):
+            layer = natural_gradient.layers.get(name.rpartition(".")[0])
+            if layer is None:
+                parameter.register_post_accumulate_grad_hook(partial(self._complete, number))
+            else:
+                layer.when_complete.append(partial(self._complete, number))
+
+    def restart(self) -> None:
+        """A backward pass begins."""
+        self._done: set[int] = set()
+        self._first = len(self._spans)
+
+    def _complete(self, number: int, parameter: nn.Parameter | None = None) -> None:
+        if number in self._done:
+            raise RuntimeError(f"parameter {number} got a gradient twice in a minibatch, so nobody knows when it is complete")
+        self._done.add(number)
+        before = self._first
+        while self._first - 1 in self._done:
+            self._first -= 1
+        if self._first < before:
+            self._tell(self._spans[self._first].start)

@@ -1,0 +1,132 @@
+"""What a network learns: the loss of a minibatch, what its sums mean, how a minibatch is halved, and when a training has diverged.
+
+A new criterion is a subclass of `Criterion` in one module, with a subclass of `Totals` if its sums are not those of cross-entropy:
+
+    class SquaredError(Criterion):
+        totals = SquaredErrorTotals
+
+        def loss(self, network, x, targets, number=None):
+            squares = (network(x) - targets).square().sum()
+            return squares, torch.stack([squares.detach().double(), ...])
+
+docs/training.md has an example with its step. A rank function opens the data, makes a network and a `Learner` of it with the criterion, and
+runs a job (`pyasr.train.job.rank_job`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pyasr.base.errors import UserError
+from pyasr.train.minibatches.chunks import NO_TARGET
+from pyasr.train.targets.soft_targets import SoftTargets
+from pyasr.train.totals import SequenceTotals, Totals
+
+
+class Diverged(UserError):
+    """The training has diverged: the model is worse than guessing, or too many gradients were not finite."""
+
+
+class Criterion:
+    """What a network learns.
+
+    totals          the class of `Totals` that says what the sums mean
+    rate_flag       the option of the learning rate, for messages
+    num_left_out    parts of minibatches that `loss` has left out so far because they were not finite, in training and evaluation
+    left_out        (name of these parts, the reason), for messages
+    """
+
+    totals: type[Totals] = Totals
+    rate_flag = "--learning-rate"
+    num_left_out = 0
+    left_out = "", ""
+
+    def loss(self, network: nn.Module, x: Any, targets: Any, number: int | None = None) -> tuple[Tensor, Tensor]:
+        """The loss of a minibatch, with a gradient, and its three sums, float64 (3,), without.
+
+        x, targets  as the data give them; `targets` has a method `numel`, which counts frames
+        number      the number of the minibatch in training; None in evaluation
+        """
+        raise NotImplementedError
+
+    def uses_layers_once(self, network: nn.Module) -> bool:
+        """Whether a layer is used once in a minibatch, so that its gradient is complete after one backward call."""
+        return True
+
+    def halves(self, x: Any, targets: Any) -> Iterable[tuple[Any, Any]]:
+        """A minibatch as two, or as one where it cannot be divided."""
+        return zip(x.chunk(2), targets.chunk(2))
+
+    def check(self, totals: Totals, network: nn.Module, is_strict: bool) -> None:
+        """Raise Diverged if a training of `network` with these totals has diverged.
+
+        is_strict  whether an objective that is clearly worse than guessing counts, if the criterion knows what guessing gives
+        """
+        if not math.isfinite(totals.objective):
+            raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")
+
+    def forget(self) -> None:
+        """Drop what was remembered of earlier minibatches: the network or the order of the data is another."""
+
+    def state_dict(self) -> dict:
+        """What is remembered of earlier minibatches, as tensors and plain values for a checkpoint."""
+        return {}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Restore what `state_dict` returned."""
+
+
+class CrossEntropy(Criterion):
+    """Cross-entropy of frames, with pdfs or with the posteriors of a teacher (`SoftTargets`) as targets."""
+
+    def loss(self, network: nn.Module, x: Any, targets: Tensor | SoftTargets, number: int | None = None) -> tuple[Tensor, Tensor]:
+        """The loss, and (loss, correct frames, frames)."""
+        logits, pdfs = self.logits(network, x).flatten(0, -2).float(), targets.flatten()
+        if isinstance(pdfs, SoftTargets):
+            loss, pdfs = pdfs.loss(logits), pdfs.best
+        else:
+            loss = self.of_frames(logits, pdfs)
+        return loss, _counts(loss.detach(), logits.detach(), pdfs)
+
+    def of_frames(self, logits: Tensor, pdfs: Tensor) -> Tensor:
+        """The sum of the losses of frames; what a subclass replaces.
+
+        logits  float32 (N, num_pdfs)
+        pdfs    int64 (N,); frames with `NO_TARGET` do not count
+        """
+        return F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
+
+    def logits(self, network: nn.Module, x: Any) -> Tensor:
+        """The outputs of the network for a minibatch."""
+        return network(x)
+
+    def check(self, totals: Totals, network: nn.Module, is_strict: bool) -> None:
+        """As `Criterion.check`; guessing gives each pdf the same probability."""
+        num_pdfs = network.num_pdfs
+        least = -2 * math.log(num_pdfs + 1) if is_strict else -math.inf
+        if not totals.objective > least:
+            raise Diverged(
+                f"training has diverged (objective {totals.objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
+                f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
+            )
+
+
+class SequenceCriterion(Criterion):
+    """A criterion of whole utterances. A minibatch may have only one utterance, so it is not halved."""
+
+    totals = SequenceTotals
+
+    def halves(self, x: Any, targets: Any) -> Iterable[tuple[Any, Any]]:
+        """The minibatch as it is."""
+        return [(x, targets)]
+
+
+def _counts(loss: Tensor, logits: Tensor, pdfs: Tensor) -> Tensor:
+    correct = (logits.argmax(1) == pdfs).sum()
+    return torch.stack([loss.double(), correct.double(), (pdfs != NO_TARGET).sum().double()])

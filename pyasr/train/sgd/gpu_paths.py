@@ -1,0 +1,17 @@
+"""Log lines on how GPUs compute a training."""
+
+from __future__ import annotations
+
+from pyasr.nn.layers.sequence_layers import lstm_paths
+from pyasr.parallel.communication.comm import Comm
+from pyasr.train.sgd.learner import Learner
+
+
+def log_gpu_paths(learner: Learner, comm: Comm) -> None:
+    """Log how GPUs compute steps, and LSTM layers in the minibatches so far. Every rank must call this."""
+    if learner.flat.master.device.type == "cuda":
+        reasons = learner.not_captured
+        steps = f"steps are not captured as CUDA graphs: {reasons}" if reasons else "steps are captured as CUDA graphs"
+        lines = comm.allgather([steps, *lstm_paths(learner.network)])
+        for line in sorted({line for of_rank in lines for line in of_rank}):
+            comm.say(line)

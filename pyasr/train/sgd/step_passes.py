@@ -1,0 +1,98 @@
+"""The device's part of a captured step (`captured_step`): of a plain feed-forward network, and of any other network by autograd."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient
+from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient
+from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, Groups, is_plain
+from pyasr.tensor.step_kernels import Verdict, descend
+
+if TYPE_CHECKING:
+    from pyasr.train.sgd.learner import Learner
+
+
+class PlainPasses:
+    """`pyasr.nn.networks.feed_forward_pass`, and the update without momentum, l2 and limits.
+
+    groups  sides whose natural gradient is computed together
+    counts  what `Learner.step` returns, of the last step
+    """
+
+    def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
+        self.learner, self.rate, self.number, flat = learner, rate, number, learner.flat
+        layers = list(learner.natural_gradient.layers.values())
+        weights = flat.padded(flat.work)[::2]
+
+        def group(sides: list, ones: bool, width: int) -> LaggedNaturalGradient:
+            return LaggedNaturalGradient(sides, ones, width, flat.work.dtype, workers)
+
+        inputs, outputs, self._groups = [layer.input for layer in layers], [layer.output for layer in layers], None
+        if layers:
+            self._groups = Groups(group(inputs[:1], True, weights[0].shape[1]), group(inputs[1:], True, weights[-1].shape[1]),
+                                  group(outputs[:-1], False, len(weights[0])), group(outputs[-1:], False, len(weights[-1])))  # fmt: skip
+        self.groups = list(self._groups or ())
+        device = flat.master.device
+        self._verdict = Verdict([torch.zeros_like(group.traces) for group in self.groups],
+                                torch.zeros(len(learner.components), device=device),
+                                torch.zeros(3, dtype=torch.float64, device=device), learner.skips.counts)  # fmt: skip
+        self.counts = self._verdict.counts
+
+    @staticmethod
+    def takes(learner: Learner) -> bool:
+        """Whether this class serves a learner."""
+        options, natural = learner.options, learner.options.natural_gradient
+        limits = options.max_change or natural.max_change_per_sample or natural.max_gradient_per_sample or learner.limits is not None
+        return is_plain(learner.network) and learner.velocity is None and not limits
+
+    def places(self, x: Tensor, targets: Tensor) -> FeedForwardPass:
+        """The memory for minibatches of this shape."""
+        flat = self.learner.flat
+        return FeedForwardPass(self.learner.network, len(x), flat.padded(flat.work), flat.padded(flat.grad), self._groups)
+
+    def work(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
+        """The step."""
+        passes.gradients(self._verdict, self.rate, self.number, looks)
+        flat = self.learner.flat
+        for component, factor in zip(self.learner.components, self._verdict.factors):
+            for span, relative in component.parts:
+                descend(flat.master[span], flat.grad[span], flat.work[span], factor, relative)
+
+
+class Places:
+    """The memory that holds inputs and targets of a minibatch."""
+
+    def __init__(self, x: Tensor, targets: Tensor):
+        self.x, self.targets = torch.empty_like(x), torch.empty_like(targets)
+
+
+class LayersPasses:
+    """The learner's own step; each side of a layer has a natural gradient of its own."""
+
+    def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
+        self.learner, self.rate, self.number = learner, rate, number
+        self.counts = torch.zeros(3, dtype=torch.float64, device=rate.device)
+        self.groups = [self._group(side, ones, workers) for layer in learner.natural_gradient.layers.values()
+                       for side, ones in zip(layer.sides, (layer.has_bias, False)) if isinstance(side, OnlineNaturalGradient)]  # fmt: skip
+
+    def _group(self, side, ones: bool, workers: ThreadPoolExecutor) -> LaggedNaturalGradient:
+        side.lagged = LaggedNaturalGradient([side], ones, side.factor.shape[1] - ones, self.learner.flat.work.dtype, workers)
+        return side.lagged
+
+    def places(self, x: Tensor, targets: Tensor) -> Places:
+        """The memory for minibatches of this shape."""
+        return Places(x, targets)
+
+    def work(self, places: Places, looks: bool, change_scale: float) -> None:
+        """The step."""
+        for group in self.groups:
+            group.looks = looks
+            if looks:
+                group.begin()
+        counts = self.learner.learn(places.x, places.targets, self.rate, self.number, change_scale)
+        self.counts.copy_(counts)

@@ -1,0 +1,247 @@
+"""Real training on learners in simulated time: what a scheme does to a model, and what it would take, with any number of learners.
+
+    result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
+
+Every learner is a rank of `pyasr.parallel.simulation.simulator` with its own network and shard, and runs the loop, the strategy
+and the schedule of `pyasr.train.objectives.dnn_training:train_rank`; one learner gives the same bits as training alone. A
+minibatch takes a virtual time drawn from `ComputeTime`, one of fewer frames accordingly less; measuring held-out frames takes
+none. A small network stands for a large one: its messages take as long as those of a model of `model_mb`. The defaults are what
+the times published with Su, Chen and Xu (arXiv:1507.01239) come to: 300 h in 254.5 minutes on one K20 with minibatches of 1024,
+and 160 MB at about 690 MB/s.
+
+Learners share a process, where one runs at a time: each has torch's random numbers for itself while it learns. They share the
+frames that several learn from (`pyasr.train.simulate.shared_shards`). Nothing is saved on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.base.cli.options import to_json
+from pyasr.base.cli.seeds import generator
+from pyasr.base.outputs.output import atomic_write
+from pyasr.feats.inputs import FeatureReader
+from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
+from pyasr.train.data.data_shard import Shard
+from pyasr.train.data.frame_memory import as_asked, check_enough
+from pyasr.train.job.checkpoints import random_state, set_random_state
+from pyasr.train.job.trainer import Trainer
+from pyasr.train.minibatches.feature_codec import make_code
+from pyasr.train.objectives.dnn_training import make_network, train_rank
+from pyasr.train.sgd.criterion import Diverged
+from pyasr.train.sgd.network_seeds import dropout_seed
+from pyasr.train.simulate.shared_shards import SharedShards
+from pyasr.train.simulate.verdict import NOT_A_NUMBER, guessing, verdict
+from pyasr.train.steps.dnn_step import DnnTraining, TrainSpec
+from pyasr.train.steps.virtual_step import SimulationSpec, VirtualOptions
+from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
+from pyasr.train.totals import Totals
+
+SIMULATION_FILE = "simulation.json"
+_MB = 1_000_000
+
+
+class OwnRandom:
+    """Torch's global random numbers as they would be in a process of one's own."""
+
+    def __init__(self, seed: int, device: torch.device):
+        self.device = device
+        before = random_state(device)
+        torch.manual_seed(seed)
+        self.state = random_state(device)
+        set_random_state(before, device)
+
+    @contextlib.contextmanager
+    def in_use(self):
+        """Draw from these numbers in a block in which no other learner runs."""
+        before = random_state(self.device)
+        set_random_state(self.state, self.device)
+        yield
+        self.state = random_state(self.device)
+        set_random_state(before, self.device)
+
+
+@dataclass
+class Course:
+    """How a learner's training went.
+
+    history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
+    apart      the same of the learners' own models before the last mixing of each epoch, each on its part of the held-out frames
+    learner    (held-out objective, accuracy) of the model of one learner, where it is saved
+    end        the one of `history` that is of the present model: a schedule may go back to an earlier one
+    seconds    in which it computed, waited for others, and mixed
+    sizes      frames of an epoch over all learners, parameters of the network
+    """
+
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+    apart: list[tuple[float, float, float]] = field(default_factory=list)
+    end: tuple[float, float, float] | None = None
+    learner: tuple[float, float] | None = None
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    sizes: tuple[int, int] = (0, 0)
+
+
+class VirtualTrainer(Trainer):
+    """A job in virtual time.
+
+    time     how long minibatches take; the stream that it is drawn from depends on `seed` and rank alone
+    course   is filled while the job runs, so that there is something to tell where it diverges
+    """
+
+    def __init__(self, time: ComputeTime, seed: int, course: Course, *arguments):
+        super().__init__(*arguments)
+        self.compute_time, self.course, self._computed = time, course, 0.0
+        self._stream = generator(seed, "computing time", self.comm.rank)
+        random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
+        self.learner.loss = random.in_use()(self.learner.loss)  # which no other learner interrupts, as it may a step that adds gradients
+        course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
+
+    def run(self) -> None:
+        """As `Trainer.run`, from virtual time 0."""
+        self._begin = self.comm.time()
+        super().run()
+
+    def check_memory(self) -> None:
+        """Learners are many, and compute one after the other."""
+
+    def speed_alone(self) -> float:
+        """By the mean of its computing times."""
+        return self.minibatch / self.compute_time.mean_s if self.compute_time.mean_s else 0.0
+
+    def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
+        sums = super()._learn(x, pdfs)
+        seconds = self.compute_time.sample(self._stream, self.comm.rank) * pdfs.numel() / self.minibatch
+        self.comm.sleep(seconds)
+        self._computed += seconds
+        return sums
+
+    def evaluate(self) -> Totals:
+        """As `Trainer.evaluate`; puts it down while the job runs."""
+        now, totals = self.comm.time() - self._begin, super().evaluate()
+        if not self.schedule.finished:
+            self.course.history.append((now, totals.objective, totals.accuracy))
+            self.course.seconds = (self._computed, *map(float, self.strategy.times))
+        return totals
+
+    def evaluate_apart(self) -> None:
+        """As `Trainer.evaluate_apart`: learners wait for each other, and what they measure takes no time."""
+        self.strategy.waiting(self.comm.barrier)
+        now, self.apart = self.comm.time() - self._begin, super().evaluate()
+        self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
+
+    def tell_of_one_learner(self, heldout: Totals) -> None:
+        """As of all trainings; puts it down."""
+        super().tell_of_one_learner(heldout)
+        self.course.learner = heldout.objective, heldout.accuracy
+
+    def _copy_if_needed(self) -> torch.Tensor | None:
+        """As of all trainings; called whenever there is a model to go on with, which has just been measured."""
+        self.course.end = self.course.history[-1]
+        return super()._copy_if_needed()
+
+    def _save(self, equal: bool) -> None:
+        """A simulation begins anew when it was interrupted."""
+
+    def _resume(self) -> bool:
+        return False
+
+    def check_divergence(self, totals: Totals) -> None:
+        """A simulation goes on while its objective is a number: what became of it is judged at the end."""
+        if not math.isfinite(totals.objective):
+            raise Diverged(f"the simulation has diverged: the objective is {totals.objective}")
+
+    def is_late(self) -> bool:
+        return False
+
+    def _is_to_stop(self) -> bool:
+        """Nobody asks: it would take virtual time."""
+        return False
+
+
+def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
+    """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.
+
+    Returns what SIMULATION_FILE holds: options, sizes, `history`, `apart` and `learner`, the learners' mean `seconds` by activity, the mean
+    time of an epoch as `epoch_s`, under `diverged` a sentence where it ended because numbers were not finite, else None, and the `verdict`
+    on the model with what `guessing` comes to, None where nothing is held out.
+    """
+    _check_room(spec, options.num_learners)
+    courses = [Course() for _ in range(options.num_learners)]
+    time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
+
+    def learner(comm) -> None:
+        train_rank(spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard, as_asked)
+
+    diverged = None
+    try:
+        run_simulated(options.num_learners, learner, options.network(message_bytes(spec)), seed)
+    except Diverged as error:
+        log.warning(str(error))
+        diverged = str(error)
+    judged = _judged(courses[0].end, diverged is not None, Targets.load(spec.out / TARGETS_FILE))
+    return {**_result(courses), "diverged": diverged, **judged, "virtual": to_json(options), "training": to_json(spec.training)}
+
+
+def _judged(end: tuple[float, float, float] | None, has_diverged: bool, targets: Targets) -> dict:
+    """The verdict on a model of this held-out objective, and by what it is."""
+    than = guessing(targets)
+    if than is None:
+        return {"guessing": None, "verdict": NOT_A_NUMBER if has_diverged else None}
+    return {"guessing": than._asdict(), "verdict": NOT_A_NUMBER if has_diverged or end is None else verdict(-end[1], than)}
+
+
+def shards_for(training: DnnTraining) -> Callable[..., Shard]:
+    """What makes the learners' shards: shared ones, unless frames may have to be streamed, which each learner does in its own order."""
+    return Shard if training.store.max_store_mb or training.perturb.vtlp else SharedShards()
+
+
+def _result(courses: list[Course]) -> dict:
+    """What all learners' courses come to; the history is that of the first, which all share."""
+    history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
+    computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
+    first = courses[0]
+    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters,
+            "history": history, "apart": first.apart, "learner": first.learner,
+            "epoch_s": (history[-1][0] - history[0][0]) / (len(history) - 1) if len(history) > 1 else None,
+            "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing}}  # fmt: skip
+
+
+def _check_room(spec: TrainSpec, num_learners: int) -> None:
+    """Raise UserError where memory does not hold the frames of all learners: shared ones cannot be streamed."""
+    store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
+    code, packing = make_code(store.store_type, spec.training.learner.torch_dtype()), spec.training.over_time.packing(spec.input, dim)
+    sizes = packing.num_bytes(np.diff(targets.offsets), dim, code)
+    training, heldout = (int(sizes[targets.heldout == held].sum()) for held in (False, True))
+    limited = num_learners * _MB * store.max_store_mb
+    check_enough(heldout + (min(limited, num_learners * training) if limited else training), num_learners)
+
+
+def _feature_dim(spec: TrainSpec) -> int:
+    """Columns before splicing."""
+    return FeatureReader(spec.data, spec.input.unspliced()).dim
+
+
+def message_bytes(spec: TrainSpec) -> int:
+    """Bytes of the parameters of the network that is to be trained, in float32."""
+    dim = _feature_dim(spec)
+    input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
+    network = make_network(spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator())
+    return 4 * sum(parameter.numel() for parameter in network.parameters())
+
+
+def simulate_job(spec: SimulationSpec, job: int) -> None:
+    """Simulate and write OUT/simulation.json."""
+    result = simulate(spec.training, spec.virtual)
+    with atomic_write(Path(spec.training.out) / SIMULATION_FILE) as f:
+        json.dump(result, f, indent=1)
+        f.write("\n")

@@ -1,0 +1,183 @@
+"""LF-MMI training: its options, and what the ranks find in their directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.cli.option_uses import never
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_left_out
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.hmm.model.gmm_dir import check_phones
+from pyasr.hmm.model.model_file import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
+from pyasr.io.int_vectors import check_new, job_archive_files, read_int_vectors
+from pyasr.io.openfst import write_fst
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.parallel.strategies import MixingOptions
+from pyasr.sequence.aligned_phones_file import save_aligned_phones
+from pyasr.sequence.chain import AlignedPhones, aligned_phones, num_subsampled, output_numbers
+from pyasr.sequence.denominator_graph import make_denominator_graph
+from pyasr.sequence.lfmmi_options import LfMmiOptions
+from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.supervision import SupervisionOptions, ToleranceOptions
+from pyasr.train.minibatches.over_time import ChunkOptions
+from pyasr.train.perturbing import PerturbOptions
+from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.steps.on_ranks import copy_inputs
+from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.targets.pdf_targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
+from pyasr.train.targets.prepare_targets import TargetOptions
+from pyasr.train.targets.rank_reader import FEATURES_FILE
+from pyasr.train.training_options import CombineOptions, LearnerOptions, LoopOptions, SampleOptions, StoreOptions
+
+DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
+_TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
+_BLOCK = 1000  # utterances whose targets are made at once
+_NO_ROOM = "it has more phones than outputs, or too many at once"
+
+
+@dataclass(frozen=True)
+class RegularisationOptions:
+    """What keeps the network from learning the training data by heart, beside the penalty on its outputs."""
+
+    xent_regularize: float = option(0.1, "weight of the cross-entropy of a second output layer, left out in the end; 0: none", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class LfMmiTraining:
+    """All options of the training itself; frames are counted at the network's outputs."""
+
+    over_time: ChunkOptions = group(ChunkOptions, only={"carry_state": never("chunks are learned in any order")}, chunk=150)
+    objective: LfMmiOptions = group(LfMmiOptions)
+    regularisation: RegularisationOptions = group(RegularisationOptions)
+    tolerance: ToleranceOptions = group(ToleranceOptions)
+    phone_lm: PhoneLmOptions = group(PhoneLmOptions)
+    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=1.0, schedule="exponential-frames", num_epochs=6, final_factor=0.1)
+    learner: LearnerOptions = group(LearnerOptions, minibatch=1600, max_change=2.0)
+    perturb: PerturbOptions = group(PerturbOptions)
+    store: StoreOptions = group(StoreOptions)
+    combine: CombineOptions = group(CombineOptions)
+    sample: SampleOptions = group(SampleOptions)
+    mixing: MixingOptions = group(MixingOptions)
+    loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class LfMmiStep(TrainingStep):
+    """The options of steps/train_lfmmi.py but those of its job."""
+
+    data: Path = argument("data directory of the features")
+    ali_dir: Path = argument("directory of alignments by any GMM system, of which phones and their times are taken")
+    tree_dir: Path = argument("directory of the tree (steps/build_chain_tree.py)")
+    out: Path = argument("directory of the model to be trained")
+    input: InputOptions = group(InputOptions)
+    targets: TargetOptions = group(TargetOptions)
+    training: LfMmiTraining = group(LfMmiTraining)
+
+    function = "pyasr.train.objectives.lfmmi_training:train_rank"
+
+    @property
+    def rank_input(self) -> InputOptions:
+        """Not spliced."""
+        return self.input.unspliced()
+
+    def check(self) -> None:
+        """As of all trainings; a network must be given."""
+        check_training(self.training)
+        self.training.perturb.check(self.data, self.rank_input)
+
+    def inputs(self) -> list[Path]:
+        """Features, layers, the tree and the alignments."""
+        tree = [self.tree_dir / name for name in _TREE_FILES]
+        alignments = [self.ali_dir / "num_jobs", self.ali_dir / MODEL, *job_archive_files(self.ali_dir)]
+        return [*trained_tables(self.data, self.input), self.training.over_time.network, *tree, *alignments]
+
+    def begin(self, out: Path) -> None:
+        """Check the phones and the subsampling of the tree."""
+        check_phones(self.ali_dir, LangDir(self.tree_dir))
+        check_factor(self, self.rank_input)
+
+    def prepare(self, out: Path) -> None:
+        """Denominator, phones and targets."""
+        prepare(self, out)
+
+    def spec(self, out: Path) -> LfMmiSpec:
+        """The work of all ranks."""
+        return LfMmiSpec(self.data, out, self.rank_input, self.training)
+
+
+@dataclass(frozen=True)
+class LfMmiSpec:
+    """The work of all ranks: features of `data`; in `out` tree and model, denominator, phones and targets, and everything written."""
+
+    data: Path
+    out: Path
+    input: InputOptions
+    training: LfMmiTraining
+
+
+def check_training(options: LfMmiTraining) -> None:
+    """Raise UserError where options do not go together."""
+    options.schedule.check_deaf()
+    options.learner.check()
+    if not options.over_time.network:
+        raise UserError("--network: no network is given; give a file of layers, such as conf/network/tdnn_chain.net")
+
+
+def check_factor(step: LfMmiStep, input: InputOptions) -> None:
+    """Raise UserError unless the network leaves out as many frames as the tree was built for."""
+    packing = step.training.over_time.packing(input, FeatureReader(step.data, input).dim)
+    built_for = read_subsampling(step.tree_dir)
+    if packing.subsampling != built_for:
+        told = f"the network answers on one of {packing.subsampling} frames, {step.tree_dir} was built for one of {built_for}"
+        raise UserError(f"{step.training.over_time.network}: {told}; let the strides of the layers multiply to {built_for}")
+
+
+def prepare(step: LfMmiStep, out: Path) -> None:
+    """Write to OUT the tree's files, the phones of utterances that can be trained on, their phone language model, denominator, and targets.
+
+    Raises UserError where alignments, features and model do not match, or too many utterances have no room for their phones.
+    """
+    copy_inputs([step.tree_dir / name for name in _TREE_FILES], out)
+    reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
+    trans = read_transitions(out / MODEL)
+    tree, factor = read_tree(out / "tree", trans), read_subsampling(out)
+    aligned = _that_fit(step, SupervisionOptions(**vars(training.tolerance), frame_subsampling_factor=factor), reader)
+    phone_lm = estimate_phone_lm((one.phones for one in aligned.values()), training.phone_lm)
+    write_fst(out / PHONE_LM_FILE, phone_lm)
+    make_denominator_graph(phone_lm, trans, tree).save(out / DENOMINATOR_FILE)
+    save_aligned_phones(out / PHONES_FILE, aligned)
+    lengths = np.array([one.num_frames for one in aligned.values()])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    heldout = choose_heldout(list(aligned), lengths, reader.original, step.targets)
+    reader.save_tables(out / FEATURES_FILE, list(aligned), lengths, step.input.cmvn)
+    save_targets(out / TARGETS_FILE, list(aligned), offsets, _numbers(lengths, factor), heldout, trans.num_pdfs)
+
+
+def _numbers(lengths: np.ndarray, factor: int) -> Iterator[np.ndarray]:
+    """As of `output_numbers`, in pieces of some utterances."""
+    first = 0
+    for begin in range(0, len(lengths), _BLOCK):
+        part = lengths[begin : begin + _BLOCK]
+        yield output_numbers(part, factor) + np.int32(first)
+        first += int(num_subsampled(part, factor).sum())
+
+
+def _that_fit(step: LfMmiStep, options: SupervisionOptions, reader: FeatureReader) -> dict[str, AlignedPhones]:
+    """The phones of the utterances that have features and room for them; the others are named in the log."""
+    aligned, frames, trans = {}, {}, read_transitions(step.ali_dir / MODEL)
+    for archive in job_archive_files(step.ali_dir):
+        vectors = read_int_vectors(archive)
+        check_new(archive, vectors, frames)
+        frames |= {key: range(len(vector)) for key, vector in vectors.items()}
+        matching = {key: vector for key, vector in vectors.items() if reader.has(key) and len(vector) == reader.num_frames(key)}
+        aligned |= dict(aligned_phones(trans, matching))
+    keys = join(reader, frames, step.targets.max_missing, step.ali_dir)
+    left_out = {key: _NO_ROOM for key in keys if not options.have_room(aligned[key])}
+    check_left_out(left_out, len(keys), LeftOutOptions(step.targets.max_missing), str(step.ali_dir), "raise the tolerances")
+    return {key: aligned[key] for key in keys if key not in left_out}

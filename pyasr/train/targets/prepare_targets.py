@@ -1,0 +1,60 @@
+"""From alignments and features to the directory in which the ranks of a training job find what they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.cli.options import option
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.hmm.model.model_file import read_transitions, read_tree
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.trees.phone_segments import split_to_phones
+from pyasr.train.targets.alignment_spool import SPOOL_FILE, AlignmentSpool
+from pyasr.train.targets.pdf_targets import TARGETS_FILE, HeldoutOptions, choose_heldout, join, save_targets
+from pyasr.train.targets.rank_reader import FEATURES_FILE
+
+NUM_CHECKED = 100  # utterances, whether they are of the model
+
+
+@dataclass(frozen=True)
+class TargetOptions(HeldoutOptions):
+    """Which utterances are trained on."""
+
+    max_missing: float = option(0.01, "greatest share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
+
+
+def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False,
+                    cmvn: str = "none") -> None:  # fmt: skip
+    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz and the ranks'
+    tables. No more than one archive of alignments is in memory at a time.
+
+    cmvn  as in the options of the ranks' input
+
+    Raises UserError where they do not match, or nothing is held out and `needs_heldout`: the schedule goes by it.
+    """
+    reader, transitions = FeatureReader(data, InputOptions(cmvn="none")), read_transitions(ali_dir / "final.mdl")
+    with AlignmentSpool(ali_dir, transitions.tid2pdf, out / SPOOL_FILE) as spool:
+        keys = join(reader, spool.frames, options.max_missing, ali_dir)
+        read_tree(ali_dir / "tree", transitions)
+        spool.check(keys)
+        check_paths(spool.alignments(keys[:NUM_CHECKED]), transitions, ali_dir)
+        offsets = spool.offsets(keys)
+        heldout = choose_heldout(keys, np.diff(offsets), reader.original, options)
+        if needs_heldout and not heldout.any():
+            found = "no utterance is held out, and this --schedule needs some"
+            raise UserError(f"{data}: {found}; raise --heldout-share or give another schedule")
+        reader.save_tables(out / FEATURES_FILE, keys, np.diff(offsets), cmvn)
+        save_targets(out / TARGETS_FILE, keys, offsets, spool.targets(keys), heldout, transitions.num_pdfs, counted=True)
+
+
+def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:
+    """Raise UserError unless the alignments go through the model's HMMs: those of another model, whose transition-ids happen to be the
+    model's as well, would be silently taken for other pdfs."""
+    try:
+        split_to_phones(transitions, alignments)
+    except UserError as error:
+        raise UserError(f"{ali_dir}: {error}; ali.*.gz and final.mdl are of different models") from None

@@ -1,0 +1,71 @@
+"""JSON by somebody else: whatever it is, each of its readers has one sentence for it."""
+
+import json
+
+import pytest
+
+from pyasr.base.cli.options import load
+from pyasr.base.errors import UserError
+from pyasr.base.files.foreign_json import parse_object, read_object
+from pyasr.base.outputs.fingerprint import DONE, read_done
+from pyasr.data.tables.distortion import Distortion
+from pyasr.decode.lattices.determinize import DeterminizeOptions
+from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.intake.lhotse import read_manifest
+from pyasr.recognition.packed import ModelInfo, read_info, write_info
+from pyasr.score.score_dir import read_summary
+
+BAD = {"endless": "[" * 100_000, "deep": '{"a":' * 101 + "1" + "}" * 101, "list": "[1]", "none": "", "number": "9" * 5000}
+READERS = {
+    "model.json": (read_info, "damaged"),
+    "manifest.jsonl": (lambda path: read_manifest(path / "manifest.jsonl"), "is not a JSON object"),
+    "scoring/summary.json": (read_summary, "damaged"),
+    "options.json": (lambda path: load(path / "options.json"), "not a file of saved options"),
+}
+
+
+def test_objects(tmp_path):
+    deep = json.loads('{"a":' * 100 + "1" + "}" * 100)
+    (tmp_path / "a.json").write_text(json.dumps(deep))
+    assert read_object(tmp_path / "a.json") == parse_object(json.dumps(deep)) == deep
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_what_is_no_object(text, tmp_path):
+    with pytest.raises(ValueError):
+        parse_object(text)
+    with pytest.raises(ValueError):
+        Distortion.parse(text)
+    (tmp_path / DONE).write_text(text)
+    assert read_done(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", [text for text in BAD.values() if text], ids=[name for name in BAD if BAD[name]])
+@pytest.mark.parametrize("name", READERS)
+def test_readers_have_a_sentence(name, text, tmp_path):
+    read, sentence = READERS[name]
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    with pytest.raises(UserError, match=f"{path}.*{sentence}"):
+        read(tmp_path)
+
+
+def test_summary_of_something_else(tmp_path):
+    (tmp_path / "scoring").mkdir()
+    (tmp_path / "scoring/summary.json").write_text('{"data": "data/dev", "signature": "wer", "best": {"wer": 10}}')
+    with pytest.raises(UserError, match="scoring/summary.json: damaged; score .* again"):
+        read_summary(tmp_path)
+
+
+@pytest.mark.parametrize("name, value, told", [
+    ("lmwt", 0, "not the description"), ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"), ("lmwt", 10**400, "is not a value of type int"),
+    ("decode", {"beam": 1e400}, "--beam: 'inf' is not a value of type float"), ("decode", 3, "options were expected"), ("source", None, "is not a value of type str"),
+    ("files", ["graph/words.txt"], "options were expected"), ("lattices", {"determinize_mb": 1e9}, "above the greatest")])  # fmt: skip
+def test_descriptions_of_models_with_bad_values(name, value, told, tmp_path):
+    path = tmp_path / "model.json"
+    write_info(tmp_path, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri1"))
+    assert read_info(tmp_path).lmwt == 10
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(UserError, match=f"{path}.*{told}"):
+        read_info(tmp_path)

@@ -1,0 +1,165 @@
+"""Locks of GPUs among real processes: two at once, one that is killed, several for one job, sharing on purpose, and jobs of a runner that
+holds them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.base.host.device_lock import DIRECTORY, claim, held_for_a_job
+
+JOB = """
+import sys
+from pathlib import Path
+from pyasr.base.host.device_lock import claim
+from pyasr.base.errors import UserError
+devices, num, share, patience_s = sys.argv[1].split(), int(sys.argv[2]), sys.argv[3] == "share", float(sys.argv[4])
+try:
+    locks = claim([devices] * num, {device: f"GPU {device}" for device in devices}, Path("exp/dnn/log/train.log"), share, patience_s=patience_s)
+    print(" ".join(lock.device for lock in locks), flush=True)
+except UserError as refusal:
+    print(refusal, flush=True)
+sys.stdin.read()
+"""
+
+
+class Job:
+    """A process that claims GPUs, says which it has got, and has them until it is to end."""
+
+    def __init__(self, devices, num=1, share="", patience_s=0.0, **environment):
+        words = [sys.executable, "-c", JOB, devices, str(num), share, str(patience_s)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+    def said(self):
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self):
+        self.process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setenv(DIRECTORY, str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def job():
+    """Function that begins a job, which ends with the test."""
+    begun = []
+
+    def begin(*words, **more):
+        begun.append(Job(*words, **more))
+        return begun[-1]
+
+    yield begin
+    for left in begun:
+        left.end()
+
+
+def test_jobs_take_different_gpus_and_one_too_many_is_refused(job):
+    first, second = job("x y"), job("x y", patience_s=60)
+    assert sorted([first.said(), second.said()]) == ["x", "y"]
+    third = job("x y").said()
+    holder = first if f"process {first.process.pid} on {os.uname().nodename} since 20" in third else second
+    assert f"process {holder.process.pid} on" in third
+    assert third.startswith("GPU x (x) is used by process ") and f"(log: {os.getcwd()}/exp/dnn/log/train.log), GPU y as well; wait until " in third
+    assert third.endswith("allow another by CUDA_VISIBLE_DEVICES, or share it with --share-devices true")
+
+
+def test_the_lock_of_a_killed_job_is_gone(job):
+    first = job("x")
+    assert first.said() == "x" and f"process {first.process.pid} " in job("x").said()
+    waiting = job("x", patience_s=60)
+    first.process.kill()
+    assert waiting.said() == "x"
+    assert f"process {waiting.process.pid} " in job("x").said()
+
+
+TAKES_BOTH = """
+import os, pathlib, time
+from pyasr.base.host.device_lock import claim
+for _ in range(3):
+    locks = claim([["x", "y"]] * 2, {"x": "GPU 0", "y": "GPU 1"}, pathlib.Path("a.log"), patience_s=60)
+    os.mkdir("taken")
+    time.sleep(0.02)
+    os.rmdir("taken")
+    for lock in locks:
+        lock.release()
+"""
+
+
+def test_jobs_that_want_both_gpus_get_them_in_turn(tmp_path):
+    """None keeps one while another has the other; the directory exists while a job has both."""
+    jobs = [subprocess.Popen([sys.executable, "-c", TAKES_BOTH], cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(one.communicate()[1], one.returncode) for one in jobs] == [("", 0)] * 3
+
+
+def test_who_gets_too_few_gives_back_what_it_has_got(job):
+    first = job("x")
+    assert first.said() == "x" and "GPU x (x) is used by" in job("y x", 2).said()
+    second = job("y")
+    assert second.said() == "y"
+    second.end()
+    with pytest.raises(UserError, match="^GPU 0 "):
+        claim([["x", "y"], ["y"]], {"x": "GPU 0", "y": "GPU 1"}, Path("a.log"), patience_s=0)
+    (lock,) = claim([["x", "z"]] * 2, {}, Path("a.log"), least=1, patience_s=0)
+    assert lock.device == "z"
+    lock.release()
+
+
+def test_sharing_on_purpose(job):
+    """Those who share are never refused, and keep others off together, for as long as one is there; a free GPU comes first."""
+    first, second, third = (job("x y", share="share"), job("x y", share="share"), job("x y", share="share"))
+    assert sorted([first.said(), second.said(), third.said()]) == ["x", "x", "y"]
+    for ended in (first, second):
+        assert "is used by process" in job("x y", 2).said()
+        ended.end()
+    assert f"is used by process {third.process.pid} " in job("x y", 2).said()
+    third.end()
+    alone = job("x y", 2, patience_s=60)
+    assert alone.said() == "x y"
+    assert job("x y", 3, share="share").said() == "x y x"
+
+
+def test_a_job_is_not_refused_what_its_runner_holds_for_it(job, directory):
+    """Two programs of one job are kept apart all the same; one that has nothing to do with the job is refused."""
+    runner = claim([["GPU-AB1"]], {}, Path("runner.log"))
+    inside = held_for_a_job(runner)
+    first = job("ab1", **inside)  # torch's form of the same UUID
+    assert first.said() == "ab1"
+    assert f"process {first.process.pid} " in job("ab1", **inside).said()
+    assert f"process {os.getpid()} " in job("ab1").said()
+    first.end()
+    for lock in runner:
+        lock.release()
+    assert sorted(path.name for path in directory.iterdir()) == ["choosing", "gpu.ab1", "gpu.ab1.inner"]
+
+
+def test_runners_in_runners(job, monkeypatch):
+    for name, value in held_for_a_job(outer := claim([["x"]], {}, Path("outer.log"))).items():
+        monkeypatch.setenv(name, value)
+    inner = claim([["x"]], {}, Path("inner.log"), patience_s=0)
+    assert job("x", **held_for_a_job(inner)).said() == "x"
+    for lock in outer + inner:
+        lock.release()
+
+
+def test_a_directory_that_cannot_be_used(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(DIRECTORY, str(tmp_path / "file"))
+    with pytest.raises(UserError, match=f"file: File exists, so that it cannot be seen who uses which GPU; name another directory by {DIRECTORY}"):
+        claim([["x"]], {}, Path("a.log"))
+
+
+def test_a_directory_of_another_user(tmp_path, monkeypatch):
+    """Somebody may have made the usual directory before us."""
+    monkeypatch.delenv(DIRECTORY)
+    monkeypatch.setattr("pyasr.base.host.device_lock.Path", lambda name: tmp_path / "theirs" if str(name).startswith("/tmp/pyasr-") else Path(name))
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").symlink_to(tmp_path / "ours")
+    with pytest.raises(UserError, match=f"theirs: .* another user has made it; name a directory of yours by {DIRECTORY}"):
+        claim([["x"]], {}, Path("a.log"))

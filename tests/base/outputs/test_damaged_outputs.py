@@ -1,0 +1,228 @@
+"""Outputs whose files were damaged, changed or lost after they were made: nothing is made from them, and the same command makes them anew."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.outputs.fingerprint import DONE, fingerprint, read_done
+from pyasr.base.outputs.output import adopt, stage_output
+
+
+def make(out: Path, inputs=(), content="made", **keywords):
+    with stage_output(out, {}, list(inputs), **keywords) as scratch:
+        (scratch / "part").mkdir()
+        (scratch / "part" / "result").write_text(content)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 2)
+
+
+def overwrite(path: Path) -> None:
+    path.write_text("MADE")
+
+
+DAMAGES = [cut, overwrite, Path.unlink]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_path, capsys):
+    make(tmp_path / "out")
+    result = tmp_path / "out" / "part" / "result"
+    damage(result)
+    left = result.read_text() if result.exists() else None
+    make(tmp_path / "out")
+    assert result.read_text() == "made" and f"out of date: {result} changed; making it again" in capsys.readouterr().out
+    kept = tmp_path / ".out.changed" / "part" / "result"
+    assert (kept.read_text() if kept.exists() else None) == left
+
+
+def test_each_change_is_kept(tmp_path):
+    result, kept = (tmp_path / name / "part" / "result" for name in ("out", ".out.changed"))
+    for content in ("one", "two", "one", "three"):
+        make(tmp_path / "out")
+        result.write_text(content)
+    make(tmp_path / "out")
+    assert {path.name: path.read_text() for path in kept.parent.iterdir()} == {"result": "one", "result.2": "two", "result.3": "three"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
+    """Copies of files of an output within it, which is kept itself, are not, nor what lies in log/, nor hidden files; nothing is said where
+    there is nothing to be kept."""
+    def make_both(content, features="features"):
+        (tmp_path / "in").write_text(content)
+        with stage_output(tmp_path / "out", {}, [tmp_path / "in"], force=force) as out:
+            (out / "result").write_text(content)
+            (out / "part").mkdir()
+            (out / "part" / "result").write_text(content)
+        if features:
+            with stage_output(tmp_path / "out" / "feats", {}, [tmp_path / "in"], force=force) as feats:
+                (feats / "feats.scp").write_text(features)
+            shutil.copy(tmp_path / "out/feats/feats.scp", tmp_path / "out")
+
+    make_both("one", features="")
+    make_both("two")
+    assert not (tmp_path / ".out.changed").exists() and "is replaced" not in capsys.readouterr().out
+    (tmp_path / "out" / "empty").mkdir()
+    for name in ("stm", "own/notes", "feats/mine", "part/mine", "log/mine", ".hidden"):
+        (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "out" / name).write_text(f"my {name}")
+    make_both("three")
+    aside = tmp_path / ".out.changed"
+    kept = {str(path.relative_to(aside)): path.read_text() for path in aside.rglob("*") if path.is_file()}
+    mine = {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine", "part/mine")}
+    assert {name: text for name, text in kept.items() if name != f"feats/{DONE}"} == {"feats/feats.scp": "features"} | mine
+    for name, target in (("stm", tmp_path / "in"), ("lost", "nowhere"), ("folder", tmp_path), ("feats.scp", "gone")):
+        (tmp_path / "out" / name).unlink(missing_ok=True)
+        (tmp_path / "out" / name).symlink_to(target)
+    make_both("four")
+    links = {path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()}
+    assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path), "feats.scp": "gone"}
+    assert f"{tmp_path}/out is replaced: feats, own, part/mine, stm, which it has not made, kept in {aside}" in capsys.readouterr().out
+
+
+def test_another_time_alone_is_no_change(tmp_path):
+    make(tmp_path / "out")
+    before = fingerprint(tmp_path / "out")
+    os.utime(tmp_path / "out" / "part" / "result", (1, 1))
+    with pytest.raises(UpToDate):
+        make(tmp_path / "out")
+    assert fingerprint(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_nothing_is_made_from_it(damage, tmp_path):
+    """Neither from the directory nor by a table that points into it."""
+    make(tmp_path / "out")
+    (tmp_path / "feats.scp").write_text(f"utt1 {tmp_path}/out/part:5\nutt2 {tmp_path}/out/x:5\n")
+    damage(tmp_path / "out" / "part" / "result")
+    for source in ("out", "feats.scp"):
+        with pytest.raises(UserError, match=r"out: part/result is not as it was made: .*make .*out again by '.*', or remove .*out/.done.json"):
+            make(tmp_path / "next", [tmp_path / source])
+    assert not list(tmp_path.glob("next*"))
+    make(tmp_path / "out")
+    make(tmp_path / "next", [tmp_path / "out"])
+
+
+def test_a_change_of_ones_own_is_kept_where_the_done_file_is_removed(tmp_path):
+    make(tmp_path / "out")
+    overwrite(tmp_path / "out" / "part" / "result")
+    (tmp_path / "out" / DONE).unlink()
+    make(tmp_path / "next", [tmp_path / "out"])
+    with pytest.raises(UserError, match="was not made by a step"):
+        make(tmp_path / "out")
+
+
+@pytest.mark.parametrize("own_error", [None, ZeroDivisionError])
+def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
+    """The output is not made, and a checkpoint from before is not gone on with; nor is it where the step fails by itself."""
+    make(tmp_path / "source")
+    with pytest.raises(own_error or UserError, match=None if own_error else "source: part/result is not as it was made"):
+        with stage_output(tmp_path / "out", {}, [tmp_path / "source"], resume=True) as scratch:
+            (scratch / "checkpoint").write_text("")
+            cut(tmp_path / "source" / "part" / "result")
+            if own_error:
+                raise own_error
+    assert not (tmp_path / "out").exists()
+    make(tmp_path / "source")
+    with stage_output(tmp_path / "out", {}, [tmp_path / "source"], resume=True) as scratch:
+        assert not (scratch / "checkpoint").exists()
+
+
+def test_an_output_may_lie_in_a_directory_that_it_is_made_from(tmp_path, monkeypatch):
+    """As a graph in that of a model which another toolkit has made; by whatever path."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "final.mdl").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with stage_output(Path("model/graph"), {}, [tmp_path / "model"]) as scratch:
+        (scratch / "HCLG.fst").write_text("")
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path):
+    (tmp_path / "in").write_text("one")
+    with pytest.raises(UserError, match="in changed while it was read; run the same command again"):
+        with stage_output(tmp_path / "out", {}, [tmp_path / "in"]):
+            (tmp_path / "in").write_text("two")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_copy_beside_the_output(damage, tmp_path):
+    """As DATA/feats.scp of DATA/feats."""
+    out, copy = tmp_path / "feats", tmp_path / "feats.scp"
+
+    def publish():
+        with stage_output(out, {}, [], also=[copy]) as scratch:
+            (scratch / "feats.scp").write_text("made")
+        copy.write_text("made")
+
+    publish()
+    with pytest.raises(UpToDate):
+        publish()
+    damage(copy)
+    publish()
+    assert copy.read_text() == "made"
+
+
+def test_a_copy_may_lie_in_an_output_that_had_one_of_its_name(tmp_path):
+    """As cmvn.scp in a copy of a data directory."""
+    data, table = tmp_path / "data", tmp_path / "data" / "table"
+
+    def copy_data():
+        with stage_output(data, {}, []) as scratch:
+            (scratch / "table").write_text("old")
+            (scratch / "other").write_text("other")
+
+    copy_data()
+    with stage_output(data / "cmvn", {}, [], also=[table]) as scratch:
+        (scratch / "table").write_text("new")
+    table.write_text("new")
+    with pytest.raises(UpToDate):
+        copy_data()
+    cut(data / "other")
+    copy_data()
+
+
+def test_a_program_that_changes_an_output_on_purpose_says_so(tmp_path):
+    make(tmp_path / "out")
+    before = fingerprint(tmp_path / "out")
+    overwrite(tmp_path / "out" / "part" / "result")
+    (tmp_path / "out" / "added").write_text("later")
+    adopt(tmp_path / "out")
+    with pytest.raises(UpToDate):
+        make(tmp_path / "out")
+    assert fingerprint(tmp_path / "out") != before and list(read_done(tmp_path / "out")["files"]) == ["part/result"]
+    adopt(tmp_path)  # which no step has made: nothing happens
+
+
+def test_an_output_of_a_version_that_kept_no_list(tmp_path):
+    make(tmp_path / "out")
+    done = read_done(tmp_path / "out")
+    del done["files"]
+    (tmp_path / "out" / DONE).write_text(json.dumps(done))
+    overwrite(tmp_path / "out" / "part" / "result")
+    with pytest.raises(UpToDate):
+        make(tmp_path / "out")
+
+
+@pytest.mark.parametrize("was_listed", [False, True])
+def test_what_a_scheduler_says_after_the_end_is_no_damage(was_listed, tmp_path):
+    """Nor of an output of a version that listed what it had said until then."""
+    out = tmp_path / "out"
+    with stage_output(out, {}, []) as scratch:
+        (scratch / "result").write_text("made")
+        (scratch / "q").mkdir()
+        (scratch / "q" / "x.1.out").write_text("")
+    done = read_done(out)
+    if was_listed:
+        done["files"]["q/x.1.out"] = [0, 0, "digest"]
+        (out / DONE).write_text(json.dumps({**done, "content": "as it was"}))
+    (out / "q" / "x.1.out").write_text("slurmstepd: the epilog has failed\n")
+    assert fingerprint(out) == ("as it was" if was_listed else done["content"])
+    with pytest.raises(UpToDate):
+        with stage_output(out, {}, []):
+            pass

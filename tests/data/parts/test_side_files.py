@@ -1,0 +1,116 @@
+"""What becomes of stm, ctm, glm, stm_subsets and frame_shift where data directories are copied, divided, changed and joined."""
+
+import pytest
+from steps_here import run_here
+from trees import make_data_dir
+
+from pyasr.data.parts.side_files import carry
+from pyasr.data.tables.datadir import DataDir
+
+GLM, SHIFT = b"[ONE] => ONE / [ ] __ [ ] \xe9\n", b"0.01\n"
+ALWAYS = {"glm": GLM, "stm_subsets": b"swbd ^sw_\n"}
+FILES = {"stm": "{} 1 spk 0.0 0.5 <o,f0> word\n", "ctm": "{} 1 0.10 0.20 word 1.0\n"}
+
+
+def of(name: str, *files: str) -> bytes:
+    return (";; a comment\n" + "".join(FILES[name].format(file) for file in files)).encode()
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Three recordings of four segments each."""
+    path = make_data_dir(tmp_path / "data", with_segments=True)
+    for name in FILES:
+        (path / name).write_bytes(of(name, "ann", "bob", "cy", "unused"))
+    for name, content in ALWAYS.items():
+        (path / name).write_bytes(content)
+    (path / "frame_shift").write_bytes(SHIFT)
+    return path
+
+
+def kept(path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in (*FILES, *ALWAYS, "frame_shift") if (path / name).exists()}
+
+
+def left(told: str) -> list[str]:
+    line, = [line for line in told.splitlines() if "left behind: " in line] or ["left behind: ;"]
+    return [name.rpartition("/")[2] for name in line.partition("left behind: ")[2].partition(";")[0].split(", ")]
+
+
+def test_a_copy_has_all(data, tmp_path, capsys):
+    run_here("copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "out", folder="utils")
+    assert kept(tmp_path / "out") == kept(data) and len(kept(data)) == 5 and left(capsys.readouterr().out) == [""]
+
+
+def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
+    """Of whole copies and of parts, whose lines are chosen by file."""
+    for name in FILES:
+        (data / name).write_bytes(b"\xef\xbb\xbf" + of(name, "ann", "bob").partition(b"\n")[2])
+    (data / "glm").write_bytes(b"\xef\xbb\xbf" + GLM)
+    (tmp_path / "list").write_text("".join(f"ann-00{n}\n" for n in range(4)))
+    run_here("copy_data_dir.py", data, tmp_path / "copy", folder="utils")
+    run_here("subset_data_dir.py", "--utt-list", tmp_path / "list", data, tmp_path / "part", folder="utils")
+    for name, line in FILES.items():
+        assert kept(tmp_path / "copy")[name].decode() == line.format("ann") + line.format("bob")
+        assert kept(tmp_path / "part")[name].decode() == line.format("ann")
+    assert kept(tmp_path / "copy")["glm"] == GLM and left(capsys.readouterr().out) == [""]
+
+
+def test_a_copy_without_features_has_no_frames(data, tmp_path):
+    run_here("copy_data_dir.py", "--features", "false", data, tmp_path / "out", folder="utils")
+    assert kept(tmp_path / "out").keys() == {"stm", "ctm", *ALWAYS}
+
+
+def test_other_names_of_recordings(data, tmp_path, capsys):
+    run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "out", folder="utils")
+    assert kept(tmp_path / "out") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
+
+
+def test_recordings_that_are_channels_of_files(data, tmp_path):
+    """The files keep their names, which stm and ctm go by."""
+    (data / "reco2file_and_channel").write_text("ann tape A\nbob tape B\ncy other 1\n")
+    (data / "stm").write_bytes(of("stm", "tape", "other"))
+    run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "copy", folder="utils")
+    assert kept(tmp_path / "copy")["stm"] == of("stm", "tape", "other")
+    (tmp_path / "speakers").write_text("cy\n")
+    run_here("subset_data_dir.py", "--spk-list", tmp_path / "speakers", data, tmp_path / "part", folder="utils")
+    assert kept(tmp_path / "part") == {"stm": of("stm", "other"), "frame_shift": SHIFT} | ALWAYS
+
+
+def test_a_part_has_the_lines_of_its_recordings(data, tmp_path, capsys):
+    run_here("subset_data_dir.py", "--first", "8", data, tmp_path / "whole", folder="utils")
+    assert kept(tmp_path / "whole") == {name: of(name, "ann", "bob") for name in FILES} | ALWAYS | {"frame_shift": SHIFT}
+    assert left(capsys.readouterr().out) == [""]
+    run_here("subset_data_dir.py", "--first", "7", data, tmp_path / "some", folder="utils")
+    assert kept(tmp_path / "some") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
+
+
+@pytest.mark.parametrize("speeds, stays", [("", ["stm", "ctm", *ALWAYS]), ("0.9", list(ALWAYS))])
+def test_perturbed(speeds, stays, data, tmp_path, capsys):
+    run_here("perturb_data_dir.py", "--speeds", speeds, "--perturb-volume", "true", data, tmp_path / "out", folder="utils")
+    assert kept(tmp_path / "out") == {name: kept(data)[name] for name in stays}
+    assert left(capsys.readouterr().out) == (["stm", "ctm"] if speeds else [""])
+
+
+def test_recordings_divided_otherwise(data, tmp_path):
+    """As by utils/segment_data_dir.py: times are those of recordings."""
+    out = make_data_dir(tmp_path / "out", with_segments=True)
+    (out / "segments").write_text("".join(f"{utt} {utt[:-4]} 0.0 1.0\n" for utt in DataDir(out).utterances[::2]))
+    (out / "utt2spk").write_text("".join(f"{utt} {utt[:-4]}\n" for utt in DataDir(out).utterances[::2]))
+    carry(DataDir(data), out)
+    assert kept(out) == kept(data)
+
+
+def test_a_union_has_none(data, tmp_path, capsys):
+    run_here("copy_data_dir.py", "--utt-prefix", "x-", "--reco-prefix", "x-", data, tmp_path / "copy", folder="utils")
+    capsys.readouterr()
+    run_here("combine_data.py", tmp_path / "out", data, tmp_path / "copy", folder="utils")
+    assert kept(tmp_path / "out") == {}
+    assert left(capsys.readouterr().out) == ["stm", "ctm", *ALWAYS, "frame_shift", *ALWAYS, "frame_shift"]
+
+
+def test_what_has_changed_is_copied_again(data, tmp_path):
+    for content in (of("stm", "ann"), of("stm", "bob")):
+        (data / "stm").write_bytes(content)
+        run_here("copy_data_dir.py", data, tmp_path / "out", folder="utils")
+        assert kept(tmp_path / "out")["stm"] == content

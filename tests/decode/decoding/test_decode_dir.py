@@ -1,0 +1,316 @@
+"""steps/decode.py on a data directory with a model of three one-state phones, each a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from steps_here import run_here
+
+from pyasr.base.cli.options import save
+from pyasr.base.errors import UserError
+from pyasr.decode.decoding.decode_dir import start_output
+from pyasr.decode.lattice_jobs.lattice_dir import read_deterministic
+from pyasr.decode.lattices.compact_lattice import CompactLattice
+from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, sweep
+from pyasr.decode.lattices.lattice_io import LatticeWriter, read_either, read_lattices
+from pyasr.decode.lattices.nbest import n_best
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.options import OPTIONS_FILE, MfccOptions
+from pyasr.feats.origin import keep_origin
+from pyasr.hmm.model.gmm import AmDiagGmm
+from pyasr.hmm.model.model_file import write_model, write_subsampling
+from pyasr.hmm.model.topology import Topology, left_to_right
+from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.io.ark import ArkReader, ArkWriter, read_scp
+from pyasr.io.openfst import Fst, write_fst
+from pyasr.io.text_tables import write_table
+from pyasr.lang.symbols import SymbolTable
+from pyasr.nn.networks.acoustic import AcousticModel
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
+
+ROOT = Path(__file__).resolve().parents[3]
+SCALE = 1 / 12
+WORDS = ["one", "two", "three"]
+TRUTH = {"a-1": [0, 2, 1], "a-2": [2], "b-1": [1, 0, 1, 0], "b-2": [0, 1]}
+
+
+@pytest.fixture
+def exp(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "model" / "graph").mkdir(parents=True)
+    with ArkWriter(tmp_path / "data/f.ark", tmp_path / "data/feats.scp") as writer:
+        for utt, words in TRUTH.items():
+            writer.write(utt, (np.repeat(6 * np.eye(3)[words], 8, 0) + rng.standard_normal((8 * len(words), 3))).astype(np.float32))
+    write_table(tmp_path / "data/utt2spk", {utt: utt[0] for utt in TRUTH})
+    transitions = TransitionModel(Topology([left_to_right(1)], {1: 0, 2: 0, 3: 0}), [(1, 0, 0), (2, 0, 1), (3, 0, 2)])
+    write_model(tmp_path / "model/final.mdl", transitions, AmDiagGmm.from_moments(range(4), np.ones(3), 6 * np.eye(3), np.ones((3, 3))))
+    InputOptions(cmvn="none").save(tmp_path / "model")
+    make_graph(tmp_path / "model" / "graph")
+    return tmp_path
+
+
+def make_graph(graph: Path) -> None:
+    """Any sequence of words: the phone's exit on entering its state, then its self-loop, then back."""
+    arcs = [arc for k in range(3) for arc in ((0, 2 * k + 2, k + 1, 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
+    sources, ilabels, olabels, weights, targets = zip(*arcs)
+    write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+    (graph / "num_pdfs").write_text("3\n")
+    (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1)))
+
+
+def network_of(num_pdfs: int) -> AcousticModel:
+    network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=2), 3, num_pdfs)
+    return AcousticModel(network, torch.zeros(3), torch.ones(3), torch.zeros(num_pdfs))
+
+
+def decode(exp: Path, *arguments: str):
+    """The finished process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, ROOT / "steps/decode.py", *arguments, "model/graph", "data", "model/decode"]
+    return subprocess.run(words, cwd=exp, env=environment, capture_output=True, text=True)
+
+
+def hypotheses(exp: Path) -> dict[str, list[str]]:
+    lines = [line.split() for path in (exp / "model/decode").glob("hyp.*.txt") for line in path.read_text().splitlines()]
+    return {utt: words for utt, *words in lines}
+
+
+def test_words_lattices_and_report(exp):
+    run = decode(exp, "--nj", "2", "--num-threads", "2")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert hypotheses(exp) == {utt: [WORDS[k] for k in words] for utt, words in TRUTH.items()}
+    assert (exp / "model/decode/num_jobs").read_text() == "2\n"
+    found = {utt: lattice for job in (1, 2) for utt, lattice in read_lattices(exp / f"model/decode/lat.{job}.gz")}
+    swept = {utt: sweep(lattice, [12], [0.0])[12, 0.0] for utt, lattice in found.items()}
+    assert swept == {utt: [k + 1 for k in words] for utt, words in TRUTH.items()}
+    totals = json.loads((exp / "model/decode/totals.json").read_text())
+    assert (totals["num_utterances"], totals["num_frames"], totals["not_final"]) == (4, 8 * 10, [])
+    assert "real-time factor" in run.stdout and "peak memory" in run.stdout
+    assert "a-1: log-like per frame" in "".join(path.read_text() for path in (exp / "model/decode/log").glob("decode.*.log"))
+    again = decode(exp, "--nj", "1")
+    assert again.returncode == 0 and "up to date" in again.stdout
+
+
+def test_a_decoding_is_up_to_date_whether_or_not_the_model_of_its_graph_is_named(exp, caplog):
+    """Also one by an earlier version, which recorded no model directory where none was given."""
+    words = ["--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode"]
+    run_here("decode.py", *words)
+    done = exp / "model/decode/.done.json"
+    earlier = done.read_text().replace(f'"model_dir": "{exp}/model"', '"model_dir": null')
+    assert earlier != done.read_text()
+    for content in (done.read_text(), earlier):
+        done.write_text(content)
+        for flags in ((), ("--model-dir", exp / "model")):
+            caplog.clear()
+            run_here("decode.py", *flags, *words)
+            assert "decode is up to date" in caplog.text
+
+
+@pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])
+def test_threads_that_decode_compute_on_one_core_each(exp, monkeypatch, num_threads, num_cores):
+    network_of(3).save(exp / "model/final.nnet")
+    before, compute, seen = torch.get_num_threads(), AcousticModel.log_likelihoods, []
+    monkeypatch.setattr(AcousticModel, "log_likelihoods", lambda *words: seen.append(torch.get_num_threads()) or compute(*words))
+    torch.set_num_threads(3)
+    try:
+        run_here("decode.py", "--nj", 1, "--num-threads", num_threads, exp / "model/graph", exp / "data", exp / "model/decode")
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [num_cores] * len(TRUTH)
+
+
+def test_a_lang_directory_of_other_word_numbers_spells_nothing_wrongly(exp):
+    """A word has come to it after the graph was made."""
+    write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
+    (exp / "lang").mkdir()
+    SymbolTable.of(["<eps>", "newcomer", *WORDS]).write(exp / "lang/words.txt")
+    run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
+    run_here("score.py", "--nj", 1, exp / "data", exp / "lang", exp / "model/decode")
+    assert json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]["wer"] == 0
+
+
+def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
+    assert decode(exp, "--nj", "1").returncode == 0
+    (exp / "model/decode").rename(exp / "model/compact")
+    write_subsampling(exp / "model", 3)
+    assert decode(exp, "--nj", "1", "--determinize", "false").returncode == 0
+    seconds = [json.loads((exp / "model" / name / "totals.json").read_text())["audio_s"] for name in ("compact", "decode")]
+    assert seconds == pytest.approx([0.8, 2.4])  # a frame of the lattices lasts as long as the model says
+    raw, compact = (dict(read_either(exp / "model" / name / "lat.1.gz")) for name in ("decode", "compact"))
+    for utt in TRUTH:
+        assert isinstance(raw[utt], Lattice) and isinstance(compact[utt], CompactLattice)
+        one, other = best_path(raw[utt], SCALE), best_path(compact[utt], SCALE)
+        assert one.words == other.words and np.array_equal(one.tids, other.tids)
+        assert compact[utt].num_arcs < raw[utt].num_arcs
+    assert json.loads((exp / "model/compact/totals.json").read_text())["narrowed"] == []
+
+
+def test_an_interrupted_run_goes_on_with_the_jobs_that_are_not_complete(exp):
+    words = exp / "model/graph/words.txt"
+    whole = words.read_text()
+    words.write_text(whole.replace("three 3\n", ""))
+    failed = decode(exp, "--nj", "2")
+    assert failed.returncode == 1 and not (exp / "model/decode").exists()
+    words.write_text(whole)
+    assert decode(exp, "--nj", "2").returncode == 0
+    assert len(hypotheses(exp)) == 4
+
+
+def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
+    scratch = exp / "model/decode.tmp"
+    assert decode(exp, "--nj", "2").returncode == 0
+    (exp / "model/decode").rename(scratch)
+    done = json.loads((scratch / ".done.json").read_text())
+    (scratch / ".done.json").unlink()
+    (scratch / ".started.json").write_text(json.dumps({key: done[key] for key in ("options", "inputs")}))
+    run = decode(exp, "--nj", "1")
+    assert run.returncode == 0 and "resuming" in run.stdout
+    assert sorted(path.name for path in (exp / "model/decode").glob("lat.*")) == ["lat.1.gz"]
+    assert len(hypotheses(exp)) == 4
+
+
+def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
+    """The parts go by durations, which may have come to be known; those of the same parts are."""
+    out = tmp_path / "out"
+    out.mkdir()
+    for durations, is_kept in ((None, False), (None, True), ([9, 1, 1, 1], False), ([9, 1, 1, 1], True)):
+        if durations:
+            write_table(exp / "data/utt2dur", dict(zip(sorted(TRUTH), durations)))
+        start_output(out, exp / "data", 2)
+        assert (out / "shard.1.json").exists() == is_kept and (out / "num_jobs").read_text() == "2\n"
+        (out / "shard.1.json").touch()
+
+
+@pytest.mark.parametrize("flags, num_paths", [(["--lattice-beam", "8"], 2), (["--lattice-beam", "3"], 1), (None, 1)])
+def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
+    """Two words 6.75 apart at the scale of the decoding, 15 at the scale of who reads them; of a decoding that tells neither, it is 0.1."""
+    assert decode(exp, "--nj", "1", "--determinize", "false", *(flags or [])).returncode == 0
+    archive, done = exp / "model/decode/lat.1.gz", exp / "model/decode/.done.json"
+    content = json.loads(done.read_text())
+    content["options"]["decode"]["acoustic_scale"] = 0.045
+    done.write_text(json.dumps(content)) if flags else done.unlink()
+    arcs = dict(sources=[0, 0], targets=[1, 1], ilabels=[1, 3], olabels=[1, 2], graph_costs=[0, 0], acoustic_costs=[1000, 1150])
+    with LatticeWriter(archive) as writer:
+        writer.write("utt", from_arcs(0, **{name: np.array(column) for name, column in arcs.items()}, final_graph=[np.inf, 0.0]))
+    ((_, lattice),) = read_deterministic(archive)
+    assert len(n_best(lattice, 10, 0.045)) == num_paths
+
+
+@pytest.mark.parametrize("spoil,message", [
+    (lambda exp: (exp / "model/graph/HCLG.fst").unlink(), "model/graph/HCLG.fst: no such file; it comes from utils/make_graph.py"),
+    (lambda exp: (exp / "data/feats.scp").unlink(), "data/feats.scp: no such file; it comes from steps/make_mfcc.py"),
+    (lambda exp: (exp / "model/graph/HCLG.fst").write_bytes(b"no graph"), "HCLG.fst: not an OpenFst binary file"),
+    (lambda exp: write_fst(exp / "model/graph/HCLG.fst", Fst.from_arcs(2, 0, [0], [99], [1], [0.0], [1], {1: 0.0})),
+     "the decoding graph has transition-id 99 but the model only 6"),
+    (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
+    (lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"), "num_pdfs: the graph was made of a model with 4 pdfs, this one has 3"),
+    (lambda exp: network_of(4).save(exp / "model/final.nnet"), "final.nnet: the network has 4 outputs, but final.mdl in the same directory has 3 pdfs"),
+])
+def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
+    spoil(exp)
+    run = decode(exp, "--nj", "2")
+    assert run.returncode == 1
+    assert message in run.stderr and "Traceback" not in run.stderr
+    assert not (exp / "model/decode").exists()
+
+
+def test_more_tokens_at_least_than_at_most_are_refused(exp):
+    run = decode(exp, "--max-active", "100")
+    assert run.stderr == "decode.py: error: --min-active 200 is above --max-active 100; lower the one or raise the other\n"
+    assert run.returncode == 1 and not (exp / "model/decode.tmp").exists()
+
+
+def test_features_that_are_not_numbers_name_the_utterance(exp):
+    with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
+        for utt in TRUTH:
+            writer.write(utt, np.full((10, 3), np.nan if utt == "b-1" else 1.0, np.float32))
+    run = decode(exp, "--nj", "2")
+    assert run.returncode == 1 and "b-1: the log-likelihood of pdf" in run.stderr
+
+
+def test_features_without_frames_are_none(exp):
+    """As Kaldi writes them for audio that is shorter than a frame: the utterance is named, and has no words."""
+    reader, places = ArkReader(), read_scp(exp / "data/feats.scp")
+    with ArkWriter(exp / "data/g.ark", exp / "data/feats.scp") as writer:
+        for utt, place in places.items():
+            writer.write(utt, np.zeros((0, 0), np.float32) if utt == "b-1" else np.array(reader.load(place)))
+    decoded = decode(exp, "--nj", "2")
+    assert decoded.returncode == 0 and "1 utterance(s) have no features and are not decoded: b-1" in decoded.stdout
+    assert hypotheses(exp)["b-1"] == [] and all(words for utt, words in hypotheses(exp).items() if utt != "b-1")
+
+
+def test_utterances_without_features_count_as_deletions(exp):
+    """They are named by decoding and by scoring; their words are in the denominator and among the deletions."""
+    write_table(exp / "data/feats.scp", {utt: rx for utt, rx in read_scp(exp / "data/feats.scp").items() if utt not in ("a-1", "b-1")})
+    write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
+    decoded = decode(exp, "--nj", "2")
+    assert decoded.returncode == 0 and "2 utterance(s) have no features and are not decoded: a-1 b-1" in decoded.stdout
+    command = [sys.executable, ROOT / "steps/score.py", "--nj", "1", "data", "model/graph", "model/decode"]
+    scored = subprocess.run(command, cwd=exp, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert scored.returncode == 0, scored.stderr
+    assert "2 utterance(s) have no hypothesis and count as deleted: a-1 b-1" in scored.stdout
+    chosen = json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]
+    assert (chosen["words"], chosen["del"], chosen["errors"], chosen["missing"]) == (10, 7, 7, ["a-1", "b-1"])
+    assert (exp / "model/decode/best_wer").read_text().startswith("%WER 70.00 [ 7 / 10, 0 ins, 7 del, 0 sub ]")
+    rows = [line.split() for line in (exp / "model/decode/scoring/per_utt").read_text().splitlines() if "#csid" in line]
+    assert {row[0]: row[2:] for row in rows if row[0] in ("a-1", "b-1")} == {"a-1": list("0003"), "b-1": list("0004")}
+
+
+def test_features_of_other_options_than_the_models_are_refused(exp):
+    save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3))
+    keep_origin(exp / "model", exp / "data")
+    assert decode(exp).returncode == 0
+    shutil.rmtree(exp / "model/decode")
+    save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3, use_energy=False))
+    done = decode(exp)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (exp / "model/decode").exists()
+    assert "data: its features differ from those on which model was trained (--use-energy false, not true)" in done.stderr
+    (exp / "data" / OPTIONS_FILE).unlink()
+    assert decode(exp).returncode == 0
+
+
+def words_at(graph: Path, num: int) -> None:
+    """A graph in which no more than the first `num` phones are words."""
+    arcs = [arc for k in range(3)
+            for arc in ((0, 2 * k + 2, (k + 1) * (k < num), 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]  # fmt: skip
+    sources, ilabels, olabels, weights, targets = zip(*arcs)
+    write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+
+
+@pytest.mark.parametrize("num_words, told", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
+def test_hypotheses_that_are_mostly_empty(exp, num_words, told, caplog):
+    """With one word, which three of four utterances have, there is no warning."""
+    words_at(exp / "model/graph", num_words)
+    run_here("decode.py", "--nj", 2, exp / "model/graph", exp / "data", exp / "model/decode")
+    sentence = f"{exp}/data: no word was found in {told}; the usual causes are features that were not made as the model's were"
+    assert (sentence in caplog.text) == bool(told) and ("no word was found" in caplog.text) == bool(told)
+
+
+def test_nothing_to_decode_is_an_error(exp):
+    write_table(exp / "data/utt2spk", {"c-1": "c"})
+    with pytest.raises(UserError, match="data: none of its utterances has features, so nothing is decoded"):
+        run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
+    assert not (exp / "model/decode").exists()
+
+
+def test_few_arcs_a_frame_are_not_told_as_none(exp, caplog):
+    """A long word has one arc."""
+    with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
+        for utt in TRUTH:
+            writer.write(utt, np.repeat(6 * np.eye(3, dtype=np.float32)[:1], 400, 0))
+    with caplog.at_level("INFO", "pyasr"):
+        run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
+    num_arcs = json.loads((exp / "model/decode/totals.json").read_text())["num_arcs"]
+    assert 0 < num_arcs / 1600 < 0.05
+    told = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) a frame", caplog.text)[1])
+    assert told == pytest.approx(num_arcs / 1600, rel=0.05)

@@ -1,0 +1,112 @@
+"""Hearts that beat, stop, and stand still, by clocks that are wrong."""
+
+import os
+import shutil
+
+import pytest
+
+from pyasr.liveness.heartbeat import Ear, Heart, forget, hearts_in, hearts_of
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return hearts_of(tmp_path / "train.spec.json")
+
+
+def hearts(directory, num: int) -> list[Heart]:
+    made = [Heart(directory, 100 + rank) for rank in range(num)]
+    for rank, heart in enumerate(made):
+        heart.introduce(f"rank {rank} of {num} on node{rank}")
+    return made
+
+
+def listen(ear: Ear, seconds: float, *beating: Heart):
+    """What the ear tells within so many seconds of its own in which these hearts beat."""
+    for look in range(round(seconds / ear.look_s)):
+        for heart in beating:
+            heart.beat()
+        if told := ear.listen():
+            return told, look * ear.look_s
+    return None
+
+
+def test_who_beats_is_there(directory):
+    one, other = hearts(directory, 2)
+    ear = Ear(directory, 2, 20.0)
+    assert ear.look_s == 2.0
+    assert listen(ear, 100, one, other) is None
+    told, seconds = listen(ear, 100, one)
+    assert told.num_ranks == 1 and told.sentence.startswith("rank 1 of 2 on node1: nothing was heard for more than 20 s")
+    assert 20 <= seconds <= 24
+
+
+def test_clocks_of_hosts_are_not_compared(directory):
+    """One is far in the past, and put back on top of that; another far in the future."""
+    past, future = hearts(directory, 2)
+    ear = Ear(directory, 2, 20.0)
+    for number in range(100):
+        os.utime(past.file, ns=(0, 10**9 - number))
+        os.utime(future.file, ns=(0, 4 * 10**18 + number))
+        assert ear.listen() is None
+    assert listen(ear, 100, past)[0].sentence.startswith("rank 1 of 2")
+
+
+def test_all_ranks_of_a_host_are_lost_together(directory):
+    one, *others = hearts(directory, 4)
+    ear = Ear(directory, 4, 20.0)
+    listen(ear, 10, one, *others)
+    for heart in others[:2]:  # their last beats lie between the same looks as those of the third and the next
+        heart.beat()
+    told, _ = listen(ear, 100, one)
+    assert told.num_ranks == 3 and told.sentence.startswith("rank 1 of 4 on node1, rank 2 of 4 on node2, rank 3 of 4 on node3: ")
+
+
+def test_who_has_ended_is_not_missed(directory):
+    one, other = hearts(directory, 2)
+    ear = Ear(directory, 2, 20.0)
+    listen(ear, 10, one, other)
+    other.stop()
+    other.stop()
+    other.beat()
+    assert listen(ear, 200, one) is None
+
+
+def test_who_never_began(directory):
+    """Nobody: the job waits in a queue. One of three: the others have a minute at least."""
+    ear = Ear(directory, 3, 6.0)
+    assert listen(ear, 600) is None
+    (one,) = hearts(directory, 1)
+    told, seconds = listen(ear, 600, one)
+    assert 59 <= seconds <= 62 and told.num_ranks == 2
+    assert told.sentence.startswith("2 of 3 ranks did not begin within 60 s of the first; others did on ")
+
+
+def test_a_job_that_begins_again(directory):
+    """Where the files of those before were removed between two looks, nothing is expected of them; of the new ones all must begin."""
+    before = hearts(directory, 3)
+    ear = Ear(directory, 3, 20.0)
+    listen(ear, 10, *before)
+    forget(hearts_in(directory))
+    again = Heart(directory, 200)
+    again.introduce("rank 0 of 3 on node9")
+    told, seconds = listen(ear, 200, again, *before)
+    assert told.sentence.startswith("2 of 3 ranks did not begin within 60 s of the first; others did on ") and 59 <= seconds <= 63
+
+
+def test_a_timeout_shorter_than_a_busy_host_takes(directory):
+    hearts(directory, 1)
+    ear = Ear(directory, 1, 0.5)
+    assert 5 <= listen(ear, 60)[1] <= 6
+
+
+def test_a_directory_that_is_gone_is_harmless(directory):
+    (one,) = hearts(directory, 1)
+    ear = Ear(directory, 1, 20.0)
+    listen(ear, 10, one)
+    shutil.rmtree(directory)
+    one.beat()
+    assert listen(ear, 100) is None
+    unwritable = Heart(directory / "no" / "where", 1)
+    unwritable.introduce("rank 0")
+    unwritable.beat()
+    unwritable.stop()

@@ -1,0 +1,13 @@
+"""The words that ranks leave behind."""
+
+from pyasr.liveness.rank_failures import LastWords, first, leave
+
+
+def test_the_first_whole_line_counts(tmp_path):
+    file = tmp_path / "x.error"
+    assert first(file) is None
+    file.write_bytes(b'{"sentence": "half\xff\n[1]\n\n')
+    assert first(file) is None
+    for words in (LastWords("Straße 1 of 3", True), LastWords("second", False)):
+        leave(file, words)
+    assert first(file) == LastWords("Straße 1 of 3", True)

@@ -1,0 +1,197 @@
+"""Each scheme has options of its own: those of others are refused, and what was saved when all had the same still loads."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from scheme_toys import names_of
+
+from pyasr.base.cli import options as opt
+from pyasr.base.cli.option_values import as_typed
+from pyasr.base.cli.options import argument, group, option, parse
+from pyasr.base.cli.step import output_of
+from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.outputs.fingerprint import DONE
+from pyasr.parallel.mixing import register
+from pyasr.parallel.mixing.periodic import PeriodicStrategy
+from pyasr.parallel.mixing.register import REGISTER, option_kinds
+from pyasr.parallel.mixing.scheme_options import PeriodOptions
+from pyasr.parallel.strategies import MixingOptions, SchemeOptions, mixing_options, strategy_names
+
+KINDS = option_kinds()
+ALL = sorted(set().union(*map(names_of, KINDS.values())))
+BEFORE = {"period_frames": 10240, "first_mixing": "mix", "mix_momentum": False, "turns_frames": 0, "payload": "float32", "all_reduce": "auto",
+          "topology": "fixed-ring", "all_reduce_epochs": 0, "initial_ranks": 1, "post_local_epochs": 1, "random_peers": False, "ranks_per_node": 0,
+          "server": {"server_momentum": 0.0, "gradient_decay": 1.0, "max_distance": 0}, "outer": {"outer_momentum": -1.0, "outer_rate": -1.0},
+          "elastic": {"elastic_rate": 0.0}}  # fmt: skip
+
+
+def flag_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def default_of(name: str) -> str:
+    """As it is typed."""
+    return next(as_typed(field.default) for kind in KINDS.values() for field in dataclasses.fields(kind) if field.name == name)
+
+
+def given(*words) -> MixingOptions:
+    return parse(MixingOptions, list(words))[0]
+
+
+@pytest.mark.parametrize("scheme", KINDS)
+def test_options_of_other_schemes_are_refused_by_name(scheme):
+    """Given with their defaults too."""
+    for name in ALL:
+        words = ["--parallel", scheme, flag_of(name), default_of(name)]
+        if name in names_of(KINDS[scheme]):
+            assert given(*words) == mixing_options(scheme)
+        else:
+            with pytest.raises(UserError, match=f"^{flag_of(name)} does not go with --parallel {scheme}; leave it out"):
+                given(*words)
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["--topology", "nonsense"], "^--topology does not go with --parallel allreduce; leave it out, or choose one of adpsgd, dpsgd, hadpsgd$"),
+    (["--outer-rate", "1"], "--outer-rate does not go with --parallel allreduce; leave it out, or choose one of bmuf, bmuf-classical, diloco, slowmo$"),
+    (["--parallel=asgd", "--period-frames=5"], "^--period-frames does not go with --parallel asgd; leave it out$"),
+    (["--server-momentum", "0", "--max-distance", "3"], "^--server-momentum, --max-distance do not go with --parallel allreduce; leave them out, or give"),
+    (["--parallel", "telepathy", "--topology", "ring"], "^--parallel 'telepathy': there is no such scheme; choose one of adpsgd, "),
+    (["--parallel", "adpsgd", "--topology", "fixed-ring", "--random-peers", "true"],
+     "^--random-peers does not go with --topology fixed-ring: its rounds define the neighbours; leave it out$"),
+    (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the least allowed value 0"),
+])  # fmt: skip
+def test_sentences(words, sentence):
+    with pytest.raises(UserError, match=sentence):
+        given(*words)
+
+
+def test_options_of_a_config_file_are_refused_too(tmp_path):
+    (tmp_path / "x.conf").write_text("--period-frames=640\n")
+    assert given("--config", str(tmp_path / "x.conf")).scheme.period_frames == 640
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --period-frames does not go with --parallel gradient"):
+        given("--config", str(tmp_path / "x.conf"), "--parallel", "gradient")
+    (tmp_path / "x.conf").write_text("--topology=ring\n")
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology does not go with --parallel allreduce; leave it out, or choose"):
+        given("--config", str(tmp_path / "x.conf"), "--parallel", "allreduce")
+    (tmp_path / "x.conf").write_text("\n--parallel=telepathy\n")
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:2: --parallel 'telepathy': there is no such scheme"):
+        given("--config", str(tmp_path / "x.conf"))
+
+
+def test_help_tells_whose_an_option_is():
+    with pytest.raises(opt.HelpRequested) as caught:
+        given("--help")
+    for told in ("neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
+                 "minibatches (with any --parallel but adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
+                 "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]", "halve their size (float32|float16|bfloat16)"):
+        assert told in str(caught.value)
+
+
+def test_a_new_scheme_brings_its_options():
+    @dataclass(frozen=True)
+    class LeapOptions(PeriodOptions):
+        leap: int = option(3, "ranks to leap over", minimum=1)
+
+    try:
+        register("leaps", options=LeapOptions)(type("Leaps", (PeriodicStrategy,), {}))
+        assert given("--parallel", "leaps", "--leap", "4").scheme == LeapOptions(leap=4)
+        with pytest.raises(UserError, match="--leap does not go with --parallel ring; leave it out, or give --parallel leaps"):
+            given("--parallel", "ring", "--leap", "4")
+    finally:
+        REGISTER.pop("leaps", None)
+    with pytest.raises(UserError, match="--leap: no such option"):
+        given("--leap", "4")
+
+
+def test_two_schemes_do_not_declare_one_option_each():
+    @dataclass(frozen=True)
+    class OtherPeriod(SchemeOptions):
+        period_frames: int = option(7, "another period")
+
+    try:
+        register("other", options=OtherPeriod)(type("Other", (PeriodicStrategy,), {}))
+        with pytest.raises(TypeError, match="declares period-frames twice"):
+            given()
+    finally:
+        REGISTER.pop("other", None)
+
+
+@pytest.mark.parametrize("scheme", strategy_names())
+def test_options_saved_before_load(scheme):
+    """When all schemes' options were in one class, and -1 or 0 stood for a scheme's own."""
+    content = json.loads(json.dumps({"parallel": scheme, **BEFORE}))
+    assert opt.from_json(MixingOptions, content) == mixing_options(scheme)
+    assert {"type": "pyasr.parallel.mixing.scheme_options:MixingOptions", **opt.completed(MixingOptions, content)} == opt.to_json(mixing_options(scheme))
+
+
+@pytest.mark.parametrize("changes, expected", [
+    (dict(parallel="asgd", server={"server_momentum": 0.5, "gradient_decay": 0.9, "max_distance": 4}, period_frames=640),
+     mixing_options("asgd", server_momentum=0.5, gradient_decay=0.9, max_distance=4)),
+    (dict(parallel="bmuf", outer={"outer_momentum": 0.5, "outer_rate": -1.0}, period_frames=640), mixing_options("bmuf", outer_momentum=0.5, period_frames=640)),
+    (dict(parallel="bmuf", outer={"outer_momentum": -0.5, "outer_rate": 0.0}), mixing_options("bmuf", outer_rate=0.0)),
+    (dict(parallel="easgd", elastic={"elastic_rate": 0.1}), mixing_options("easgd", elastic_rate=0.1)),
+    (dict(parallel="hadpsgd", ranks_per_node=4, random_peers=True), mixing_options("hadpsgd", ranks_per_node=4, random_peers=True)),
+    (dict(parallel="dpsgd", topology="random-ring"), mixing_options("dpsgd", topology="random-ring")),
+    (dict(parallel="adpsgd", topology="random-ring"), mixing_options("adpsgd")),  # which it did not use
+    (dict(parallel="allreduce", first_mixing="best", payload="float16"), mixing_options(first_mixing="best", payload="float16")),
+])  # fmt: skip
+def test_values_saved_before_load(changes, expected):
+    assert opt.from_json(MixingOptions, {**BEFORE, **changes}) == expected
+
+
+def test_options_that_were_left_alone_load():
+    assert opt.from_json(MixingOptions, {}) == mixing_options()
+    assert opt.from_json(MixingOptions, {"parallel": "gradient", "period_frames": 640}) == mixing_options("gradient")
+
+
+@dataclass(frozen=True)
+class Step:
+    out: Path = argument("output")
+    mixing: MixingOptions = group(MixingOptions)
+
+
+def made(*words) -> None:
+    """Make an output with these options; raises UpToDate where it has been."""
+    options = parse(Step, list(map(str, words)))[0]
+    with output_of(options, options.out, []) as scratch:
+        (scratch / "model").write_text("x")
+
+
+@pytest.mark.parametrize("flags, saved", [
+    ([], {"parallel": "allreduce", **BEFORE}),
+    ([], {}),
+    (["--parallel", "gradient"], {"parallel": "gradient", **BEFORE, "period_frames": 640}),  # which it did not use
+    (["--parallel", "diloco", "--outer-rate", "0.5"], {"parallel": "diloco", **BEFORE, "outer": {"outer_momentum": -1.0, "outer_rate": 0.5}}),
+    (["--parallel", "butterfly"], {"parallel": "butterfly", "period_frames": 10240}),  # by a version with fewer options
+    (["--parallel", "adpsgd"], {"parallel": "adpsgd", "scheme": {"payload": "float32", "all_reduce": "auto", "random_peers": False}}),
+    (["--parallel", "dpsgd", "--topology", "fixed-ring"], {"parallel": "dpsgd", **BEFORE}),
+    (["--parallel", "dpsgd"], {"parallel": "dpsgd", "scheme": {"topology": "fixed-ring", "payload": "float32"}}),
+    (["--parallel", "dpsgd"], {"parallel": "dpsgd"}),
+])
+def test_outputs_made_before_are_up_to_date(flags, saved, tmp_path):
+    made(*flags, tmp_path / "out")
+    path = tmp_path / "out" / DONE
+    done = json.loads(path.read_text())
+    done["options"] = {"out": done["options"]["out"], **({"mixing": saved} if saved else {})}
+    path.write_text(json.dumps(done))
+    with pytest.raises(UpToDate):
+        made(*flags, tmp_path / "out")
+    with pytest.raises(UserError, match="exists with other options"):
+        made("--parallel", "easgd", tmp_path / "out")
+
+
+def test_a_group_of_another_scheme_is_our_mistake():
+    with pytest.raises(TypeError, match="scheme: AveragingOptions was expected, not PeerOptions"):
+        MixingOptions("allreduce", mixing_options("adpsgd").scheme)
+
+
+def test_options_of_schemes_need_no_torch():
+    code = ("import sys; from pyasr.parallel.strategies import MixingOptions, strategy_names; from pyasr.base.cli.options import defaults; "
+            "strategy_names(); defaults(MixingOptions); print([name for name in ('torch', 'numba', 'mpi4py') if name in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert done.stdout == "[]\n", done.stderr

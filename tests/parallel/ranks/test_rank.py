@@ -1,0 +1,186 @@
+"""A rank that breaks down ends the whole job, whatever the others wait for, and is named; nothing goes on running."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rank_workers import alive
+
+from pyasr.base.cli.job_options import JobOptions, RankJobOptions
+from pyasr.base.errors import UserError
+from pyasr.base.log import setup
+from pyasr.cluster.ranks.jobs import RankLost, Recovery, run_ranks
+
+
+@pytest.fixture(autouse=True)
+def workers_on_path(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]]))
+
+
+def run(function, directory, num_ranks=3, recovery=Recovery()):
+    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks, recovery)
+
+
+def recovering(max_restarts=2, usable=lambda most: most):
+    return Recovery(RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames")
+
+
+@pytest.mark.parametrize("function, sentence", [
+    ("rank_one_raises", r"ZeroDivisionError: no frames \(rank 1 of 3 on \S+\)"),
+    ("rank_one_user_error", r"align again \(rank 1 of 3 on \S+\)"),
+    ("rank_one_killed", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
+    ("rank_one_killed_with_a_late_witness", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
+    ("rank_one_killed_with_a_late_witness_and_missed", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
+    ("rank_one_killed_and_no_memory_kept", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
+    ("rank_one_exits", r"before all ranks were done \(rank 1 of 3"),
+    ("lost_before_the_end", r"rank \d of 3 on \S+ died without an error message"),
+])
+def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
+    """One that has raised an error would do so again: there is no second attempt."""
+    is_lost = "without an error message" in sentence
+    with pytest.raises(UserError, match=sentence) as error:
+        run(function, tmp_path, recovery=recovering(0 if is_lost else 2))
+    assert isinstance(error.value, RankLost) == is_lost
+    assert capfd.readouterr().err.count("failed, log is in") == 1
+    pids = re.findall(r"is process (\d+)", (tmp_path / "log" / "x.log").read_text())
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids))
+
+
+@contextlib.contextmanager
+def sleeping_ranks(tmp_path):
+    """(the process of a step, those of its two ranks)"""
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from test_rank import run
+from pathlib import Path
+run("sleeps", Path({str(tmp_path)!r}), 2)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as step:
+        files = [tmp_path / f"rank{rank}.pid" for rank in (0, 1)]
+        try:
+            wait_until(lambda: all(path.exists() and path.read_text() for path in files))
+            yield step, [int(path.read_text()) for path in files]
+        finally:
+            step.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killing_the_step_ends_its_ranks(number, tmp_path):
+    with sleeping_ranks(tmp_path) as (step, pids):
+        step.send_signal(number)
+        step.wait(60)
+        wait_until(lambda: not any(map(alive, pids)))
+
+
+def test_killing_what_has_started_ranks_ends_them(tmp_path):
+    """As Grid Engine does on each host, of whose processes it may know no others."""
+    from slurm_cluster import parent_of  # not where this module is imported by a step
+
+    with sleeping_ranks(tmp_path) as (step, pids):
+        witnesses = list(map(parent_of, pids))
+        for starter in set(map(parent_of, witnesses)):
+            os.kill(starter, signal.SIGKILL)
+        wait_until(lambda: not any(map(alive, pids + witnesses)))
+        assert step.wait(60) == 1
+
+
+def wait_until(condition, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+
+
+def test_mpiexec_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyasr.cluster.runner.mpi.ROOT", tmp_path)
+    monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
+    with pytest.raises(UserError, match=r"mpiexec is missing in /nowhere/bin; install an MPI with '.*pip install mpi4py==\S+ mpich==\S+'"):
+        run("sleeps", tmp_path)
+    assert not (tmp_path / "log").exists()
+
+
+def test_ranks_that_know_nothing_of_each_other(tmp_path, monkeypatch):
+    """As when mpiexec belongs to another MPI than mpi4py's: each would do all the work, and they would write the same files."""
+    mpiexec = tmp_path / "mpiexec"
+    mpiexec.write_text('#!/bin/bash\nfor _ in $(seq "$2"); do "${@:3}" & done\nwait\n')  # mpiexec -n 2 COMMAND
+    mpiexec.chmod(0o755)
+    monkeypatch.setenv("PYASR_MPIEXEC", str(mpiexec))
+    with pytest.raises(UserError, match="2 ranks were started, but MPI sees 1: the mpiexec that started them does not belong to mpi4py's MPI"):
+        run("rank_one_raises", tmp_path, 2)
+
+
+def attempts(directory):
+    """Numbers of ranks that each attempt had."""
+    return [int(line) for line in (directory / "attempts").read_text().split()]
+
+
+def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
+    """The last of three is killed, the last of two stopped; one alone ends well."""
+    setup("test")
+    run("last_lost_until_alone", tmp_path, recovery=recovering())
+    assert attempts(tmp_path) == [3, 2, 1] and not list((tmp_path / "log").glob("*.done"))
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.search(r"rank 2 of 3 on \S+ died without an error message: .*; 2 ranks continue from 70 frames, restart 1 of at most 2 "
+                     r"\(log .*x\.1\.log\)", first)  # fmt: skip
+    assert re.search(r"rank 1 of 2 on \S+ did not run for more than 0.5 s: .*; 1 rank continues from 70 frames, restart 2 of at most 2",
+                     second)  # fmt: skip
+    assert "is process" in (tmp_path / "log" / "x.1.log").read_text()
+
+
+def test_a_frozen_host_is_noticed(tmp_path, capsys):
+    """Nobody on the host can say so. When it comes to itself again, its witnesses do not disturb the job that goes on without it."""
+    setup("test")
+    run("host_of_the_last_two_freezes", tmp_path, recovery=recovering())
+    assert attempts(tmp_path) == [3, 1]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "restart" in line]
+    silent = r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: nothing was heard for more than 5 s: the host stands still, or is cut off"
+    assert re.search(rf"{silent} from the network, see --rank-timeout; 1 rank continues from 70 frames, restart 1 of at most 2", line)
+    pids = [int(pid) for file in tmp_path.glob("frozen.*") for pid in file.read_text().split()]
+    for pid in filter(alive, pids):
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not any(map(alive, pids)))
+    assert not list((tmp_path / "log").glob("*.error")) and not list((tmp_path / "log").glob("*.alive"))
+
+
+def test_a_killed_witness_is_a_lost_rank(tmp_path, capsys):
+    setup("test")
+    run("witness_killed", tmp_path, 2, recovering())
+    assert attempts(tmp_path) == [2, 1]
+    assert "a rank was lost; it is unknown which; 1 rank continues from 70 frames, restart 1 of at most 2" in capsys.readouterr().out
+
+
+def test_a_job_that_has_lost_all_ranks_begins_with_as_many(tmp_path, monkeypatch):
+    """Its only host is frozen, or nothing can be heard of any; of four that are left three lose one more."""
+    lost, begun = [4, 1], []
+
+    def once(jobs, log, function, spec, num_ranks, how):
+        log.touch()
+        begun.append(num_ranks)
+        if len(begun) <= len(lost):
+            raise RankLost("nothing was heard", "nothing was heard", lost[len(begun) - 1])
+
+    monkeypatch.setattr("pyasr.cluster.ranks.jobs._run_ranks_once", once)
+    run_ranks(JobOptions(), tmp_path / "x.log", "a:b", JobOptions(), 4, recovering())
+    assert begun == [4, 4, 3]
+
+
+def test_restarts_come_to_an_end(tmp_path):
+    """A number of ranks that no scheme takes is passed over; where there is no other, it stays."""
+    with pytest.raises(RankLost, match="died without an error message"):
+        run("rank_zero_killed", tmp_path, 4, recovering(2, lambda most: 2 if most >= 2 else 0))
+    assert attempts(tmp_path) == [4, 2, 2]
+
+
+def test_numbers_of_ranks_that_schemes_take():
+    from pyasr.parallel.strategies import mixing_options, usable_ranks  # here, because they import torch
+
+    for name, usable in (("allreduce", [7, 3, 1]), ("butterfly", [4, 2, 1]), ("dpsgd", [7, 3, 1]), ("asgd", [7, 3, 1])):
+        assert [usable_ranks(mixing_options(name), most) for most in (7, 3, 1)] == usable
+    assert usable_ranks(mixing_options("asgd"), 2) == 1  # no server of one shard
+    assert usable_ranks(mixing_options(), 0) == 0

@@ -1,0 +1,63 @@
+"""How great a rate times curvature schemes bear: on a parabola, against the eigenvalues of what they do to learners that differ."""
+
+import pytest
+import torch
+from scheme_toys import mixing_of
+
+from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.strategies import make_strategy, mixing_options
+
+NUM_RANKS, NUM_STEPS, DIM = 8, 100, 3
+NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
+
+
+def end(options, rate):
+    """The greatest parameter of all learners before the last consensus; all began at 1, differing by 0.1, on F = x^2 / 2."""
+
+    def learner(comm):
+        strategy, master = make_strategy(comm, options), torch.ones(DIM)
+        strategy.restart(master)
+        strategy.begin_epoch(10 * NUM_STEPS * (comm.size if strategy.draws_from_all else 1), 10)
+        master += 0.1 * torch.from_numpy(comm.rng.standard_normal(DIM)).float()
+        while True:
+            master -= rate * master
+            comm.sleep(0.01 * (1 + 0.1 * comm.rng.uniform()))
+            largest, mixing = float(master.abs().max()), strategy.step(master, 10)
+            if mixing and mixing.last:
+                return largest
+
+    return max(run_simulated(NUM_RANKS, learner, NETWORK))
+
+
+def options(name, **more):
+    return mixing_of(name, period_frames=10, **more)
+
+
+@pytest.mark.parametrize("given, limit", [
+    (options("gradient"), 2),
+    (options("fixed-ring"), 2),
+    (options("random-ring"), 2),
+    (options("d1d"), 1),
+    (options("dpsgd", topology="fixed-ring"), 2 / 3),
+], ids=["gradient", "fixed-ring", "random-ring", "d1d", "dpsgd"])  # fmt: skip
+def test_limits(given, limit):
+    """Mixed after the move, what learners differ by follows l (1 - a), with l < 1 the eigenvalues of the mixing; where gradients are taken
+    before the mixing, l - a. The mean follows 1 - a in both."""
+    assert end(given, 0.93 * limit) < 0.01
+    assert end(given, 1.15 * limit) > 1
+
+
+@pytest.mark.parametrize("random_peers", [False, True])
+def test_limits_of_adpsgd(random_peers):
+    """Pairs have the eigenvalues 0 and 1: as d1d with neighbours that take turns, a little more with random ones; below 2 in both."""
+    given = mixing_options("adpsgd", random_peers=random_peers)
+    assert end(given, 0.9) < 0.01
+    assert end(given, 1.5 if random_peers else 1.2) > 1
+
+
+@pytest.mark.parametrize("topology, beyond", [("fixed-ring", 1.2), ("random-ring", 1.4)])
+def test_limits_of_rings_without_a_barrier(topology, beyond):
+    """Learners whose times differ by a tenth bear more than those of `dpsgd`, which mix in rounds."""
+    given = mixing_options("adpsgd", topology=topology)
+    assert end(given, 0.9) < 0.01
+    assert end(given, beyond) > 1

@@ -1,0 +1,128 @@
+"""The page of parallel schemes: numbers come from the kept trainings, missing ones are shown, pictures are SVG."""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))
+from steps_here import run_here  # noqa: E402
+from test_claims import RUN  # noqa: E402
+
+from pyasr.base.errors import UserError  # noqa: E402
+from pyasr.report.comparison.comparison_page import page  # noqa: E402
+from pyasr.report.comparison.experiments import Experiments, kept_cells, read_planned  # noqa: E402
+from pyasr.report.comparison.kept_runs import KeptRun, write_kept  # noqa: E402
+from pyasr.report.svg import line_plot  # noqa: E402
+
+STUCK = "stuck at the priors"
+
+
+def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
+    """A training of one seed; a loss above 6 is that of a network which does not learn."""
+    verdict = "not a number" if loss is None else "learns" if loss < 6 else STUCK
+    return replace(RUN, name=f"{name}/seed1", loss=loss, verdict=verdict, **changes)
+
+
+def written(directory: Path, planned: list[str] = [], **works: list[KeptRun]) -> str:
+    """The page of these trainings, WORK=[...]."""
+    for work, runs in works.items():
+        write_kept(directory / f"{work}.jsonl", runs)
+    return page(Experiments([], kept_cells(directory), [f"{name}/seed1" for name in planned]))
+
+
+def rows(text: str, heading: str) -> dict[str, list[str]]:
+    """First cell -> other cells of the first table after a heading."""
+    lines = text[text.index(heading) :].split("\n")
+    begin = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[begin : lines.index("", begin)]]
+    return {cells[0]: cells[1:] for cells in table}
+
+
+def test_cells_that_are_planned_are_missing_until_they_are_trained(tmp_path):
+    planned = [f"ibm/batch/{scheme}/{batch}" for scheme in ("d1d", "gradient") for batch in (64, 8)] + ["povey/rates/sgd/1"]
+    text = written(tmp_path, planned, ibm=[run("batch/d1d/8"), run("batch/gradient/64", 2.5), run("batch/other/16", 2.0)])
+    assert rows(text, "**Held-out loss**")[""] == ["8", "16", "64"]
+    assert rows(text, "**Held-out loss**")["d1d"] == ["3.000", "", "missing"]
+    assert rows(text, "**Held-out loss**")["gradient"] == ["missing", "", "2.500"]
+    assert rows(text, "**Held-out loss**")["other"] == ["", "2.000", ""]
+    assert "3 trainings have results; 3 of 5 planned trainings are missing." in text
+    overview = rows(text, "## Trainings")
+    assert overview["ibm"] == ["batch", "5", "3", "4", "`local/experiments/ibm.sh`"] and overview["povey"][:4] == ["rates", "1", "0", "1"]
+    assert "## povey: rates" not in text and "**Test WER" not in text
+
+
+def test_what_schemes_bear(tmp_path):
+    ibm = [run("batch/d1d/2048", 2.0), run("batch/d1d/4096", 2.5), run("batch/d1d/8192", 6.5), run("batch/gradient/8192", None),
+           run("batch/one/256"), run("rate/d1d/1-4", 2.25), run("rate/gradient/1-4", 6.5), run("rate/gradient/4", 7.0)]  # fmt: skip
+    planned = ["ibm/batch/gradient/2048", "ibm/batch/adpsgd/8192", "ibm/batch/adpsgd/4096"]
+    borne = rows(written(tmp_path, planned, ibm=ibm), "## Limits of batch and learning rate")
+    assert borne["d1d"] == ["4096 (2.500)", "8192", "1/4 (2.250)", "1"]
+    assert borne["gradient"] == ["none", "8192", "none", "1/4"]
+    assert borne["adpsgd"] == ["missing"] * 2 + [""] * 2 and "one" not in borne
+    assert "Limits of batch and learning rate" not in written(tmp_path / "other", povey=[run("rates/sgd/1")])
+
+
+def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
+    """The greatest batch that learns counts, and what fails above it."""
+    borne = rows(written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]), "## Limits of batch and learning rate")
+    assert borne["a"][:2] == ["4 (2.500)", "none"]
+
+
+def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
+    """One shard has 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never come there."""
+    def course(hours: float, end: float) -> tuple:
+        return ((0.0, 7.0, 0.0), (3600 * hours, 3.0, end))
+
+    runs = [run(f"shards/cnn/{num}", accuracy=end, curve=course(hours, end)) for num, hours, end in ((1, 2, 40.0), (4, 2 / 3, 40.0), (16, 1, 30.0))]
+    text = written(tmp_path, ["chan/shards/cnn/2"], chan=runs)
+    assert rows(text, "**Virtual hours until frame accuracy is 90 %")["cnn, 36.0 %"] == ["1.8 (100)", "missing", "0.6 (75)", "never"]
+    assert "Virtual hours until" not in written(tmp_path / "other", chan=[run("many/alone/8")])
+
+
+def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
+    text = written(tmp_path, ibm=[run("batch/a/1"), run("batch/a/2", 6.5), run("batch/a/4", None)])
+    assert rows(text, "**Outcome**")["a"] == ["learns", STUCK, "not a number"]
+    assert rows(text, "**Held-out loss**")["a"] == ["3.000", "6.500", "-"]
+
+
+def test_models_of_one_learner_have_tables_of_their_own(tmp_path):
+    text = written(tmp_path, su_chen=[run("poster/ring/16", wer=20.0, learner_wer=30.0, learner_loss=2.4)])
+    assert rows(text, "**Test WER % of the model of one learner**")["ring"] == ["30.0"]
+    assert rows(text, "**Loss of the model of one learner**")["ring"] == ["2.400"] and rows(text, "**Test WER %**")["ring"] == ["20.0"]
+
+
+@pytest.mark.parametrize("line", ["ibm/batch/a/8", "batch/a/8/seed1", "ibm/batch/a/8/seed", ""])
+def test_lines_that_are_no_plan(line, tmp_path):
+    (tmp_path / "planned").write_text(f"ibm/batch/a/8/seed1\n{line}\n")
+    with pytest.raises(UserError, match="planned:2: "):
+        read_planned(tmp_path / "planned")
+
+
+def test_the_program_writes_page_and_pictures(tmp_path):
+    curve = tuple((100.0 * k, 4.0 - k, 20.0) for k in range(3))
+    write_kept(tmp_path / "ibm.jsonl", [run("batch/a & b/1", curve=curve), run("batch/a & b/2", 2.5, curve=curve)])
+    (tmp_path / "planned").write_text("ibm/batch/c/1/seed1\n")
+    run_here("collect_parallel.py", "--planned", tmp_path / "planned", tmp_path, tmp_path / "page" / "RESULTS.md", folder="utils")
+    text = (tmp_path / "page" / "RESULTS.md").read_text()
+    linked = re.findall(r"\((\w+\.svg)\)", text)
+    assert sorted(linked) == ["ibm_batch_loss.svg", "ibm_batch_time.svg"] and "| c " in text and "* machine: EPYC" in text
+    for name in linked:
+        ElementTree.parse(tmp_path / "page" / name)
+    with pytest.raises(UserError, match="no kept trainings"):
+        run_here("collect_parallel.py", tmp_path / "page", tmp_path / "RESULTS.md", folder="utils")
+
+
+def test_lines_go_through_their_points():
+    """Positions are linear in the numbers, and marks lie where their labels say."""
+    drawn = ElementTree.fromstring(line_plot({"one": [(0, 10), (5, 20), (10, 30)], "two": [(2, 12)]}, "t", "x", "y"))
+    one = [tuple(map(float, point.split(","))) for point in drawn.findall("{*}polyline")[0].get("points").split()]
+    assert one[1] == pytest.approx(((one[0][0] + one[2][0]) / 2, (one[0][1] + one[2][1]) / 2), abs=0.1)
+    labels = {element.text: (float(element.get("x")), float(element.get("y")) - 4) for element in drawn.findall("{*}text")}
+    assert labels["20"][1] == pytest.approx(one[1][1], abs=0.1)
+    logarithmic = ElementTree.fromstring(line_plot({"one": [(1, 1), (4, 4), (16, 16)]}, "t", "x", "y", log2=True))
+    points = [tuple(map(float, point.split(","))) for point in logarithmic.find("{*}polyline").get("points").split()]
+    assert points[1][0] - points[0][0] == pytest.approx(points[2][0] - points[1][0], abs=0.1)

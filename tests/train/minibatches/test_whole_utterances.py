@@ -1,0 +1,196 @@
+"""Minibatches of whole utterances: of any length that memory allows, of features that are numbers."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from corpora import DIM, make_data
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.ark import ArkWriter
+from pyasr.nn.networks.layered import LayeredNetwork
+from pyasr.parallel.communication.comm import SoloComm
+from pyasr.train.job import memory_check
+from pyasr.train.minibatches.lattice_utterances import LatticeUtterances
+from pyasr.train.minibatches.padded_utterances import PaddedUtterances
+from pyasr.train.objectives.ctc_training import Ctc
+from pyasr.train.sgd.learner import Learner, LearnerOptions
+from pyasr.train.targets.pdf_targets import Targets
+
+NUM_UNITS = 4
+LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
+BACKWARDS_TOO = ["tdnn splice=-1..1 dim=6", "blstm cells=4 recurrent=2", "blstm cells=3"]
+
+
+def utterances_of(data, minibatch=400, lines=LINES) -> PaddedUtterances:
+    """Those of a data directory, each with the label 1."""
+    reader = FeatureReader(data, InputOptions(cmvn="none"))
+    num = len(reader.keys)
+    targets = Targets(reader.keys, np.arange(num + 1), np.ones(num, np.int32), np.zeros(num, bool), NUM_UNITS)
+    options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
+    utterances = PaddedUtterances(reader, targets, reader.keys, options, 7, 0)
+    utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), LayeredNetwork(lines, DIM, NUM_UNITS))
+    return utterances
+
+
+def learner_of(lines=LINES) -> Learner:
+    network = LayeredNetwork(lines, DIM, NUM_UNITS)
+    network.initialise(torch.Generator().manual_seed(1))
+    return Learner(network, LearnerOptions(device="cpu", precision="float32"), criterion=Ctc())
+
+
+def job_of(learner, utterances) -> SimpleNamespace:
+    """What the check of memory asks of a training."""
+    return SimpleNamespace(learner=learner, training=utterances, comm=SoloComm(), minibatch=utterances.minibatch,
+                           what_to_lower=lambda: "lower --minibatch")  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", [LINES, BACKWARDS_TOO], ids=["LSTM", "BLSTM"])
+def test_lengths_from_1_frame_to_10000(tmp_path, lines):
+    """Every minibatch has a finite loss that changes the parameters, and each utterance comes once."""
+    lengths = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
+    make_data(tmp_path / "data", lengths, NUM_UNITS)
+    utterances, learner, seen = utterances_of(tmp_path / "data", lines=lines), learner_of(lines), []
+    for x, supervision in utterances.minibatches(0, 1):
+        before = learner.flat.master.clone()
+        sums = learner.step(x, supervision, 1e-3)
+        assert torch.isfinite(sums).all() and sums[2] == len(supervision.names) and not torch.equal(before, learner.flat.master)
+        seen += supervision.names
+    assert sorted(seen) == sorted(lengths) and not learner.skips.take()[0]
+
+
+@pytest.mark.parametrize("fault, sentence", [
+    (np.nan, r"a-02 has features that are no numbers \(nan in frame 7, column 3\); make the features of .* again, or leave the utterance out"),
+    (np.inf, r"a-02 has features that are no numbers \(inf in frame 7, column 3\)"),
+    ("narrow", "a-02 has 5 columns, other utterances have 6"),
+    ("short", "a-02 has 19 frames, utt2num_frames says 20"),
+])  # fmt: skip
+def test_features_that_cannot_be_used_are_named(tmp_path, fault, sentence):
+    make_data(tmp_path / "data", {f"a-{i:02d}": 20 for i in range(4)}, NUM_UNITS)
+    reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
+    features = {key: reader[key].copy() for key in reader.keys}
+    if isinstance(fault, str):
+        features["a-02"] = features["a-02"][:, :-1] if fault == "narrow" else features["a-02"][:-1]
+    else:
+        features["a-02"][7, 3] = fault
+    with ArkWriter(tmp_path / "data/f.ark", tmp_path / "data/feats.scp") as writer:
+        for key, matrix in features.items():
+            writer.write(key, matrix)
+    utterances = utterances_of(tmp_path / "data")
+    with pytest.raises(UserError, match=sentence):
+        utterances.statistics()
+    with pytest.raises(UserError, match=sentence):
+        list(utterances.minibatches(0, 1))
+
+
+def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path, monkeypatch):
+    make_data(tmp_path / "data", {"a-0": 60, "a-1": 30, "a-2": 30, "a-3": 3000}, NUM_UNITS)
+    utterances, learner = utterances_of(tmp_path / "data"), learner_of()
+    job = job_of(learner, utterances)
+    memory_check.check_utterances_fit(job)
+    kept = [memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network) for i in (0, 3)]
+    assert 35 < kept[1] / kept[0] < 51
+    monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.5 * kept[1])
+    with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to be learned as a whole: it takes about \d MB of memory, \d MB are free"):
+        memory_check.check_utterances_fit(job)
+
+
+def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path, monkeypatch):
+    """Each of them fits; the processor's system might kill the process in place of an error."""
+    make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
+    utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
+    kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 21 * kept)
+    memory_check.check_utterances_fit(job_of(learner, utterances))
+    monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 10 * kept)
+    told = r"a minibatch of 2000 frames: it takes about \d MB, \d MB are free for each rank, enough for about 1000 frames; lower --minibatch"
+    with pytest.raises(UserError, match=told):
+        memory_check.check_utterances_fit(job_of(learner, utterances))
+
+
+def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monkeypatch):
+    """What is estimated is about twice what it will take, as it gives up memory while it computes derivatives."""
+    make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
+    utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
+    kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
+    monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.5 * 20 * kept)
+    job = job_of(learner, utterances)
+    with pytest.raises(UserError, match="a minibatch of 2000 frames"):
+        memory_check.check_utterances_fit(job)
+    on_gpu = SimpleNamespace(master=SimpleNamespace(device=torch.device("cuda")))
+    job.learner = SimpleNamespace(loss=learner.loss, network=learner.network, flat=on_gpu)
+    memory_check.check_utterances_fit(job)
+
+
+def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
+    """Here not that of the longest utterance; frames that are repeated count."""
+    make_data(tmp_path / "data", {"a-0": 70, "a-1": 100, "a-2": 66, "a-3": 60}, NUM_UNITS)
+    utterances = utterances_of(tmp_path / "data", minibatch=150)
+    x, supervision = utterances.largest(800)
+    assert supervision.lengths.tolist() == [70, 66] and len(x) == 2 and utterances.most_frames() == 140
+
+
+def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_path):
+    """Here not that of the longest utterance."""
+    references = make_data(tmp_path / "data", {"a-0": 60, "a-1": 100, "a-2": 60, "a-3": 50}, NUM_UNITS)
+    reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
+    model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
+    options = LearnerOptions(minibatch=120, device="cpu", precision="float32")
+    utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+    x, supervision = utterances.largest(800)
+    assert [len(reference) for reference in supervision.references] == [60, 60] and x.shape == (120, DIM)
+
+
+def units_of_minibatches(utterances: PaddedUtterances) -> list[int]:
+    return [len(supervision.names) for _, supervision in utterances.minibatches(0, 1)]
+
+
+@pytest.mark.parametrize("minibatch, tolerance", [(1, 0), (30, 0.02), (120, 0.05), (1000, 0.05)])
+def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, tolerance):
+    """Also where utterances are longer than a minibatch should be, each of which is one by itself."""
+    make_data(tmp_path / "data", {f"a-{i:03}": 20 + i % 50 for i in range(300)}, NUM_UNITS)
+    utterances = utterances_of(tmp_path / "data", minibatch)
+    found = units_of_minibatches(utterances)
+    assert sum(found) == 300 and utterances.mean_units(SoloComm()) == pytest.approx(np.mean(found), rel=tolerance)
+
+
+@pytest.mark.parametrize("kind, minibatch", [("lattices", 1), ("lattices", 150), ("padded", 1), ("padded", 300)])
+def test_places_to_go_on_from(tmp_path, kind, minibatch):
+    """From wherever others have taken an epoch to, an interruption goes on where it was, and the frames to come are all that come."""
+    lengths = {f"a-{i:02}": length for i, length in enumerate(np.random.default_rng(2).integers(20, 200, 30))}
+    references = make_data(tmp_path / "data", lengths, NUM_UNITS)
+    if kind == "padded":
+        utterances = utterances_of(tmp_path / "data", minibatch)
+    else:
+        reader, model = FeatureReader(tmp_path / "data", InputOptions(cmvn="none")), SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
+        options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
+        utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+    utterances.minibatch_of = lambda members: sorted(map(int, members))  # instead of their features
+
+    def frames(minibatches):
+        return int(sum(utterances.lengths[members].sum() for members in minibatches))
+
+    assert utterances.border(2, 0) == 0 and utterances.border(2, utterances.num_frames) == utterances.num_frames
+    for done in range(1, utterances.num_frames, 97):
+        begin = utterances.border(2, done)
+        left = list(utterances.minibatches(minibatch, 2, begin))
+        assert begin >= done and begin + frames(left) == utterances.num_frames and left == list(utterances.minibatches(minibatch, 2, done))
+        for number in range(1, len(left)):
+            assert list(utterances.minibatches(minibatch, 2, begin + frames(left[:number]))) == left[number:]
+
+
+def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
+    make_data(tmp_path / "data", {"a-0": 20, "a-1": 60, "a-2": 30}, NUM_UNITS)
+    advice = "lower --minibatch (now 800), cut long utterances (the longest is a-1, 60 frames), or run fewer ranks on a host"
+    assert utterances_of(tmp_path / "data", minibatch=800).advice(800) == advice
+
+
+def test_what_is_kept_for_derivatives_is_measured():
+    """Two products of (100, 10) by (10, 10) and a ReLU keep their inputs and outputs, 4000 bytes each."""
+    network = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 10))
+    x = torch.randn(100, 10)
+    assert memory_check.kept_bytes(lambda: network(x).sum(), network) == 8000
+    with torch.no_grad():
+        assert memory_check.kept_bytes(lambda: network(x).sum(), network) == 0

@@ -1,0 +1,52 @@
+"""A small network really trained by 64 and 128 virtual learners: what every mixing conserves, and the one model in the end."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from toy_jobs import store, training, with_options
+
+from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
+from pyasr.train.simulate.virtual_learners import Course, VirtualTrainer
+
+NUM_MIXINGS = 2 * 4  # in two epochs of 50 frames a learner, in minibatches of 16
+
+
+def trained(directory, name, num_learners):
+    """Of each learner the parameters in the end, its course, and its parameters before and after each mixing, (mixings, 2, dim)."""
+    options = with_options(mixing=dict(parallel=name, period_frames=16), loop=dict(log_frames=10**9),
+                           schedule=dict(lr_scaling="none", learning_rate=0.3, num_epochs=2))  # fmt: skip
+
+    def learner(comm):
+        course, seen = Course(), []
+        job = training(comm, directory, store(1, comm.rank), options, partial(VirtualTrainer, ComputeTime(0.1, 0.3), 0, course))
+        mix = job.strategy.mix
+
+        def watched(master, *arguments):
+            before = master.double().numpy()
+            mix(master, *arguments)
+            seen.append((before, master.double().numpy()))
+
+        job.strategy.mix = watched
+        job.run()
+        return job.learner.flat.master.clone(), course, np.array(seen)
+
+    return run_simulated(num_learners, learner, Network(1e-4, 1e9))
+
+
+@pytest.mark.parametrize("name, num_learners", [("allreduce", 64), ("allreduce", 128), ("exponential", 64), ("random-ring", 128)])
+def test_many_learners(tmp_path, name, num_learners):
+    """All learn as one: they move apart, mixings leave their mean where it is, all-reduce makes them equal at once, gossip nearer; in the
+    end they are one model, which has learned."""
+    results = trained(tmp_path / "job", name, num_learners)
+    masters, courses, seen = zip(*results)
+    assert all(torch.equal(master, masters[0]) for master in masters)
+    before, after = np.stack(seen).transpose(2, 1, 0, 3)  # (mixings, learners, dim)
+    assert len(before) == NUM_MIXINGS
+    np.testing.assert_allclose(after.mean(1), before.mean(1), atol=1e-6)
+    apart, still_apart = (np.linalg.norm(x - x.mean(1, keepdims=True), axis=(1, 2)) for x in (before, after))
+    assert (apart > 1e-3).all() and ((still_apart < 1e-5) == (name == "allreduce")).all() and (still_apart < 0.8 * apart).all()
+    (_, first, _), *_, (_, last, accuracy) = courses[0].history
+    assert last > 0.8 * first and accuracy > 0.6
