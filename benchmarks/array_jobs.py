@@ -19,9 +19,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
+from pyasr.base.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "cluster"))

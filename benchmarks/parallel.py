@@ -36,9 +36,9 @@ from pathlib import Path
 import numpy as np
 
 from private_network import check_possible
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import run_step
+from pyasr.base.errors import UserError
 from slow_network import SlowNetwork
 
 NUM_RANKS, MINIBATCH = 4, 1024

@@ -27,12 +27,12 @@ from torch import nn
 
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
-from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, initialise
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
-from pyasr.train.minibatches.frames import FrameStore
-from pyasr.train.sgd.learner import Learner, LearnerOptions
+from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, initialise
 from pyasr.tensor import products
 from pyasr.train.compute import multiplies_bfloat16
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.sgd.learner import Learner, LearnerOptions
 
 RATE = 2e-4  # for summed gradients
 EPOCH_FRAMES = 108e6  # 300 hours

@@ -21,8 +21,8 @@ from pyasr.base.cli.options import option
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.decode.decoding.decode_dir import DecodeStep, input_files, join_totals, decoding
-from pyasr.decode.lattice_jobs.lattice_dir import keep_words
 from pyasr.decode.decoding.outcome import check_hypotheses
+from pyasr.decode.lattice_jobs.lattice_dir import keep_words
 from pyasr.hmm.model.input_checks import check_model_input
 
 

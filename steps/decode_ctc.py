@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.option_uses import if_is
 from pyasr.base.cli.options import argument, group, option
 from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.errors import UserError
 from pyasr.cluster.ranks.jobs import run_jobs
-from pyasr.decode.decoding.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
 from pyasr.decode.ctc.ctc_lists import join_lists
 from pyasr.decode.ctc.ctc_prefix import PrefixOptions
+from pyasr.decode.decoding.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
 from pyasr.decode.decoding.decode_dir import join_totals, decoding
-from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.lattice_jobs.lattice_dir import keep_words
 from pyasr.decode.decoding.outcome import check_hypotheses
+from pyasr.decode.lattice_jobs.lattice_dir import keep_words
+from pyasr.decode.lattices.determinize import DeterminizeOptions
 from pyasr.decode.search.beam_search import DecodeOptions
 
 

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.errors import UpToDate
 from pyasr.base.cli.options import group, option
 from pyasr.base.cli.step import output_of, run_step
+from pyasr.base.errors import UpToDate
 from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.decode.decoding.decode_dir import DecodeStep, input_files, join_totals, decoding
 from pyasr.decode.decoding.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
-from pyasr.decode.lattice_jobs.lattice_dir import keep_words
 from pyasr.decode.decoding.outcome import check_hypotheses
-from pyasr.hmm.transforms.fmllr import FmllrOptions
+from pyasr.decode.lattice_jobs.lattice_dir import keep_words
 from pyasr.hmm.model.input_checks import check_gmm_input
+from pyasr.hmm.transforms.fmllr import FmllrOptions
 from pyasr.hmm.transforms.unadapted import warn_of_unadapted
 
 
@@ -44,7 +44,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str
     """Run the functions in all jobs, one after the other, and report the totals of the last as those of `what`."""
     with decoding(out, options.data, options.jobs.nj):
         for function in functions:
-            run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
+            run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.decoding.{function}", spec)
     keep_words(options.graph_dir / "words.txt", out)
     join_totals(out, options.jobs.nj).log(what)
     check_hypotheses(out, options.data, options.jobs.nj)

@@ -17,8 +17,8 @@ from pyasr.base.cli.options import argument, group
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.files.table_paths import as_named
 from pyasr.cluster.ranks.jobs import run_jobs
-from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.feats.fit import check_features
+from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.ivector.extract_ivectors import ExtractDirOptions, ExtractSpec, merge, parts_to_extract
 from pyasr.ivector.ivector_extractor import EXTRACTOR_FILE
 from pyasr.ivector.online_ivectors import ExtractOptions

@@ -18,9 +18,9 @@ from pyasr.base.cli.step import output_of, run_step
 from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.ivector.em import EmOptions
-from pyasr.feats.origin import keep_origin
 from pyasr.ivector.features import write_inputs
 from pyasr.ivector.train import IvectorSpec, StatsOptions
 from pyasr.ivector.ubm import UbmOptions, report_size

@@ -12,13 +12,13 @@ from steps_here import step_of
 from pyasr.base.cli.options import defaults
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES = 60, 500, 140, 25
+MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES, MAX_MODULES = 60, 500, 140, 25, 17
 
 
 def python_files(*folders: str) -> list[Path]:
     """All Python sources of these folders, none of the recipes' data."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")
-                  if not {"data", "exp", "corpus"} & set(path.relative_to(ROOT).parts[2:-1]) or folder == "pyasr")
+                  if not {"data", "exp", "corpus"} & set(path.relative_to(ROOT).parts[2:-1]) or folder.startswith("pyasr"))
 
 
 def imports_of(path: Path) -> set[str]:
@@ -50,6 +50,62 @@ def test_packages_import_only_what_their_line_names(package):
     for path in python_files(f"pyasr/{package}"):
         used = {name.split(".")[1] for name in imports_of(path) if name.startswith("pyasr.")}
         assert used <= allowed, f"{path.relative_to(ROOT)} imports pyasr.{', pyasr.'.join(sorted(used - allowed))}"
+
+
+def rooms() -> dict[str, set[str]]:
+    """The second table of docs/architecture.md: room -> rooms of its package that it may import; `PACKAGE/` are the modules directly in it."""
+    rows = re.findall(r"(?m)^\| `(\w+/\w*)` \|.*\| ([\w -]+) \|$", (ROOT / "docs" / "architecture.md").read_text())
+    return {room: {place(room.partition("/")[0], name) for name in allowed.replace("-", " ").split()} for room, allowed in rows}
+
+
+def place(package: str, room: str) -> str:
+    return f"{package}/" if room == "top" else f"{package}/{room}"
+
+
+def room_of(path: Path) -> str:
+    """The room of a module of a package."""
+    package, *folders = path.relative_to(ROOT / "pyasr").parts[:-1]
+    return f"{package}/{folders[0] if folders else ''}"
+
+
+def room_of_module(name: str) -> str | None:
+    """The room of a module by its full name; None if there is no such module."""
+    path = ROOT / Path(*name.split(".")).with_suffix(".py")
+    return room_of(path) if path.exists() and name.count(".") > 1 else None
+
+
+ROOMED = sorted({room.partition("/")[0] for room in rooms()})
+
+
+@pytest.mark.parametrize("package", ROOMED)
+def test_the_table_names_every_room(package):
+    real = {room_of(path) for path in python_files(f"pyasr/{package}") if path.name != "__init__.py"}
+    assert real == {room for room in rooms() if room.startswith(f"{package}/")}
+
+
+@pytest.mark.parametrize("room", sorted(rooms()))
+def test_rooms_import_only_what_their_line_names(room):
+    package, _, folder = room.partition("/")
+    allowed = rooms()[room] | {room}
+    for path in python_files(f"pyasr/{room}") if folder else sorted((ROOT / "pyasr" / package).glob("*.py")):
+        used = {room_of_module(name) for name in imports_of(path) if name.startswith(f"pyasr.{package}.")} - {None}
+        assert used <= allowed, f"{path.relative_to(ROOT)} imports {', '.join(sorted(used - allowed))}"
+
+
+@pytest.mark.parametrize("package", ROOMED)
+def test_rooms_form_no_circle(package):
+    left = {room: allowed for room, allowed in rooms().items() if room.startswith(f"{package}/")}
+    while left:
+        bottom = {room for room, allowed in left.items() if not allowed & left.keys()}
+        assert bottom, f"a circle among {', '.join(left)}"
+        left = {room: allowed for room, allowed in left.items() if room not in bottom}
+
+
+def test_no_folder_has_too_many_modules():
+    folders = {path.parent for path in python_files("pyasr")}
+    for folder in folders:
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= MAX_MODULES, f"{folder.relative_to(ROOT)} has {len(modules)} modules; divide it into rooms"
 
 
 def test_the_library_imports_no_scripts():
@@ -156,7 +212,7 @@ def test_a_mistake_is_one_sentence_and_status_1(script):
 @pytest.mark.parametrize("step", sorted(path.name for path in (ROOT / "steps").glob("*.py")))
 def test_steps_that_take_a_number_of_jobs_go_by_it(step):
     sources = [ROOT / "steps" / step, *(ROOT / f"{name.replace('.', '/')}.py" for name in imports_of(ROOT / "steps" / step))]
-    reads_it = any("jobs.nj" in path.read_text(encoding="utf-8") for path in sources if path.exists() and path.parent.name != "cluster")
+    reads_it = any("jobs.nj" in path.read_text(encoding="utf-8") for path in sources if path.exists() and "cluster" not in path.parts)
     assert reads_it == ("nj" in defaults(step_of(step)[1]).get("jobs", {}))
 
 

@@ -28,14 +28,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.errors import UserError, printable
 from pyasr.base.cli.option_uses import any_of, if_is, if_set, unless_set
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.outputs.output import atomic_write, disk_error
 from pyasr.base.cli.step import is_forced, run_step
+from pyasr.base.errors import UserError, printable
+from pyasr.base.outputs.output import atomic_write, disk_error
 from pyasr.base.outputs.written_files import WrittenFiles
-from pyasr.decode.search.endpoint import EndpointOptions
 from pyasr.decode.lattices.mbr import MbrOptions
+from pyasr.decode.search.endpoint import EndpointOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.pauses import CutOptions

@@ -17,14 +17,14 @@ from pyasr.base.errors import UserError
 from pyasr.export.values import array
 from pyasr.feats.deltas import DELTA_WINDOW, delta_matrix
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.dropout import Dropout
-from pyasr.nn.networks.feed_forward import FeedForward
-from pyasr.nn.networks.layer_kinds import Stack
-from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.nn.layers.nnet2_layers import Normalize, PNorm
 from pyasr.nn.layers.sequence_layers import Crop, Delay, SequenceLayer, Splice as SpliceLayer
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
+from pyasr.nn.networks.acoustic import AcousticModel
+from pyasr.nn.networks.feed_forward import FeedForward
+from pyasr.nn.networks.layer_kinds import Stack
+from pyasr.nn.networks.layered import LayeredNetwork
 
 
 @dataclass(frozen=True)

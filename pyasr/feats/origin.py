@@ -17,10 +17,10 @@ import json
 import os
 from pathlib import Path
 
-from pyasr.base.errors import UserError
-from pyasr.base.files.foreign_json import read_object
 from pyasr.base.cli.option_values import as_typed
 from pyasr.base.cli.options import from_json, load, to_json
+from pyasr.base.errors import UserError
+from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.options import (
     FEATURE_OPTIONS, OPTIONS_FILE, FbankOptions, FrameOptions, MelOptions, MfccOptions, PitchOptions, PlpOptions, SpectrogramOptions,

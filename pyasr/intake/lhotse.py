@@ -26,8 +26,8 @@ from pyasr.intake.check_report import Report
 from pyasr.intake.manifest_entries import Entries, Utterance, Utterances
 from pyasr.io.content import ContentReader, iterate_lines, read_content
 from pyasr.io.keys import KnownNames, distinct
-from pyasr.io.packed_rows import GrowingRows
 from pyasr.io.lazy_tables import Lazy, having, mapped
+from pyasr.io.packed_rows import GrowingRows
 from pyasr.io.tables import Parsed, TableBuilder
 
 _MOST_S = 1e9  # largest valid time in a manifest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyasr.report.comparison.seed_runs import SeedRun, families_notes, families_table, family_means, seed_runs
+from pyasr.report.seed_runs import SeedRun, families_notes, families_table, family_means, seed_runs
 from pyasr.report.provenance import commands, in_order, made_with, records
 from pyasr.report.systems import System, paired
 from pyasr.report.text_table import markdown_table, value_range

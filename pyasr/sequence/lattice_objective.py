@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pyasr.sequence.tid_classes import TidClasses
-from pyasr.sequence.lattice_criteria import CriterionOptions, Value, evaluate
 from pyasr.sequence.hypotheses import Hypotheses
+from pyasr.sequence.lattice_criteria import CriterionOptions, Value, evaluate
+from pyasr.sequence.tid_classes import TidClasses
 
 
 @dataclass(frozen=True)

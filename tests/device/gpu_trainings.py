@@ -15,11 +15,11 @@ from mock_gpu import mock_gpu
 from toy_jobs import NUM_PDFS, with_options
 
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
+from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
 from pyasr.train.job.trainer import Trainer
+from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 
 Result = TypeVar("Result")

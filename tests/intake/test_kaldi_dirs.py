@@ -15,10 +15,10 @@ from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.model_file import write_model
 from pyasr.intake.kaldi_dir_checks import CheckOptions, check_directories, kinds_of
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
-from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.kaldi_objects import KaldiWriter
-from pyasr.lang.lexicons.lexicon import Lexicon
+from pyasr.io.openfst import Fst, write_fst
 from pyasr.lang.lang_dirs.subword_lang import write_subword_lang
+from pyasr.lang.lexicons.lexicon import Lexicon
 
 NUM_PDFS, DIM = 5, 6
 OPTIONS = CheckOptions(need_text=False, audio="no", same_features=True)

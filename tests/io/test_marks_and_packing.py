@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyasr.base.cli.options import option, parse
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
-from pyasr.base.cli.options import option, parse
 from pyasr.cluster.runner.runner_config import read_runner_config
-from pyasr.data.transcripts.ctm import read_ctm
 from pyasr.data.augmentation.sound_lists import SoundList
 from pyasr.data.parts.subsets import listed
+from pyasr.data.transcripts.ctm import read_ctm
 from pyasr.decode.lattices.lattice_io import read_lattices
-from pyasr.hmm.trees.questions import read_int_lines
 from pyasr.hmm.model.topology import Topology
+from pyasr.hmm.trees.questions import read_int_lines
 from pyasr.hmm.trees.tree_building import read_roots
 from pyasr.intake.lhotse import read_manifest
 from pyasr.io.ark import read_ark
@@ -27,13 +27,13 @@ from pyasr.io.fst_archive import read_fsts
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.posteriors import read_posteriors
 from pyasr.io.text_tables import read_lines, read_numbers, read_table, read_utt2spk
-from pyasr.lang.ngrams.arpa import read_arpa
-from pyasr.lang.lexicons.dict_dir import read_dict_dir
 from pyasr.lang.grammars.grammar import make_grammar
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
 from pyasr.lang.lexicons.lexicon import read_cmudict, read_lexicon
+from pyasr.lang.ngrams.arpa import read_arpa
+from pyasr.lang.ngrams.vocabulary import read_sentences, read_vocabulary
 from pyasr.lang.pronouncing.prepare_dict import read_dictionary
 from pyasr.lang.symbols import SymbolTable, read_bytes
-from pyasr.lang.ngrams.vocabulary import read_sentences, read_vocabulary
 from pyasr.nn.networks.layered import read_network
 from toy_language import write_toy_lang
 

@@ -10,8 +10,8 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import write_data_dir
-from pyasr.feats.transforms import write_matrix
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.transforms import write_matrix
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
 from pyasr.ivector import train

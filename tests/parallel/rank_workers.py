@@ -10,9 +10,9 @@ from subprocess import DEVNULL
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.jobs.stop_request import StopRequested
 from pyasr.liveness.heartbeat import Heart, hearts_of
 from pyasr.liveness.rank_failures import LastWords, leave, words_of
-from pyasr.base.jobs.stop_request import StopRequested
 
 
 def rank_one_raises(spec, comm):

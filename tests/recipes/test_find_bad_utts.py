@@ -114,7 +114,7 @@ def test_data_that_do_not_belong_together(tmp_path, decoded, failed, message):
 
 def test_symbols_of_disambiguation_are_an_input(corpus, tmp_path, monkeypatch, capsys):
     root, data, lang, _ = corpus
-    for function in ("decode.biased.decode_shard", "score.bad_utts.write_report"):
+    for function in ("decode.decoding.biased.decode_shard", "score.bad_utts.write_report"):
         monkeypatch.setattr(f"pyasr.{function}", lambda *arguments: None)
     numbers = lang / "phones/disambig.int"
     content = numbers.read_text()

@@ -23,9 +23,9 @@ from pyasr.io.ark import ArkWriter, load_all
 from pyasr.io.text_tables import read_table, write_table
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.recognition.packed import read_info
+from pyasr.recognition.packed_inputs import FeatureSource, PastedData
 from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.packed_inputs import FeatureSource, PastedData
 from pyasr.recognition.recording_input import Recording, read_recordings
 
 SAID = {name: [str(word) for word in np.random.default_rng(seed).choice(WORDS, 14)] for seed, name in enumerate(("a1", "a2", "b"))}

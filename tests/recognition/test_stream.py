@@ -34,8 +34,8 @@ from pyasr.decode.search.endpoint import EndpointOptions
 from pyasr.decode.search.utterance_search import UtteranceSearch
 from pyasr.feats.cmvn import SlidingOptions, cmvn_stats
 from pyasr.feats.compute.feature_extractor import Extractor
-from pyasr.feats.inputs import InputOptions
 from pyasr.feats.extraction.streamed_features import KnownBefore, OnlineExtractor, OnlineInput
+from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FbankOptions, PitchOptions
 from pyasr.feats.transforms import write_matrix
 from pyasr.hmm.model.gmm import AmDiagGmm

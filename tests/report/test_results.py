@@ -12,7 +12,7 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import stage_output
 from pyasr.data.tables.datadir import DataDir, write_data_dir
-from pyasr.report.comparison.seed_runs import read_seed_runs, seed_runs, write_seed_runs
+from pyasr.report.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.results import best_on_dev, results_page, results_table, tables
 from pyasr.report.systems import find_systems, paired
 from pyasr.score.filters import TextFilter

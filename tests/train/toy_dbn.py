@@ -10,23 +10,23 @@ from corpora import make_data
 from scheme_toys import changed_groups
 
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.networks import rbm as rbm_module
-from pyasr.nn.networks.dbn import Below, Dbn, load_dbn
 from pyasr.nn.files import DBN_FILE
 from pyasr.nn.network_options import HiddenOptions
+from pyasr.nn.networks import rbm as rbm_module
+from pyasr.nn.networks.dbn import Below, Dbn, load_dbn
 from pyasr.nn.networks.rbm import Rbm
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.objectives.dbn_training import DbnTraining, PretrainSpec, pretrain_rank
-from pyasr.train.minibatches.frames import FrameStore
-from pyasr.train.job.trainer import LoopOptions, Trainer
-from pyasr.train.training_options import RbmOptions
-from pyasr.train.sgd.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner
-from pyasr.train.schedules import ScalingOptions, ScheduleOptions
-from pyasr.train.steps.dbn_step import prepare_utterances
 from pyasr.train.data.minibatch_stream import ResidentFrames
+from pyasr.train.job.trainer import LoopOptions, Trainer
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.objectives.dbn_training import DbnTraining, PretrainSpec, pretrain_rank
+from pyasr.train.schedules import ScalingOptions, ScheduleOptions
+from pyasr.train.sgd.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner
+from pyasr.train.steps.dbn_step import prepare_utterances
 from pyasr.train.targets.pdf_targets import HeldoutOptions
+from pyasr.train.training_options import RbmOptions
 
 INPUT = InputOptions(cmvn="none", splice_left=1, splice_right=1)
 OPTIONS = DbnTraining(

@@ -13,20 +13,20 @@ import torch
 from corpora import DIM, frames_of, make_data, random_pdfs
 from scheme_toys import changed_groups
 
+from pyasr.feats.compute.warp import Warper
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import FbankOptions, MelOptions
-from pyasr.feats.compute.warp import Warper
 from pyasr.nn.networks.feed_forward import DnnOptions
 from pyasr.parallel.strategies import make_strategy, mixing_options
-from pyasr.train.minibatches.chunks import Packing
-from pyasr.train.minibatches.feature_codec import Plain
-from pyasr.train.objectives.dnn_training import DnnTraining, make_learner
-from pyasr.train.minibatches.frames import FrameStore
-from pyasr.train.sgd.learner import LearnerOptions
-from pyasr.train.job.trainer import LoopOptions, Trainer
-from pyasr.train.schedules import ScheduleOptions, make_schedule
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.minibatch_stream import ResidentFrames, StreamedFrames
+from pyasr.train.job.trainer import LoopOptions, Trainer
+from pyasr.train.minibatches.chunks import Packing
+from pyasr.train.minibatches.feature_codec import Plain
+from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.objectives.dnn_training import DnnTraining, make_learner
+from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.sgd.learner import LearnerOptions
 
 NUM_PDFS = 5
 SEED = 777

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.cli import options as opt
-from pyasr.base.files import pipes
 from pyasr.base.complaints import complain, drop_output
 from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.files import pipes
 from pyasr.base.outputs.output import check_apart, stage_output
 from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.system_errors import as_user_error

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import printable_lines
-from pyasr.liveness.rank_failures import first as first_words, words_of
 from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.status import JobStatus
+from pyasr.liveness.rank_failures import first as first_words, words_of
 
 STAGE = "PYASR_STAGE"  # environment variable with the recipe's stage (utils/recipe.sh)
 LATER = "PYASR_REPORT"  # environment variable with the file for a report that may not be needed

@@ -9,18 +9,18 @@ from itertools import pairwise
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.files.table_paths import placed, root_of
 from pyasr.base.outputs.output import adopt
 from pyasr.base.system_errors import keeping_name
-from pyasr.base.files.table_paths import placed, root_of
 from pyasr.data.audio.audio_checks import look_at_audio
-from pyasr.data.checks.backup import back_up
 from pyasr.data.audio.channels import labels_of
+from pyasr.data.checks.backup import back_up
+from pyasr.data.checks.soundness import sound_table
+from pyasr.data.checks.validation import TableLines
 from pyasr.data.tables.datadir import (
     FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
 )  # fmt: skip
 from pyasr.data.tables.rules import MADE_BY_HAND, OF_WORDS, RULES, by_hand, overshoot_complaint, recording_seconds
-from pyasr.data.checks.soundness import sound_table
-from pyasr.data.checks.validation import TableLines
 from pyasr.io.ark import archive_of
 from pyasr.io.keys import Keys, distinct
 from pyasr.io.lazy_tables import Lazy, Stored, at_hand, mapped

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import option
 from pyasr.base.cli.seeds import generator
+from pyasr.base.errors import UserError
+from pyasr.data.parts.side_files import carry, leave, side_files
 from pyasr.data.tables.datadir import (
     FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
 )  # fmt: skip
-from pyasr.data.parts.side_files import carry, leave, side_files
 from pyasr.io.keys import Keys
 from pyasr.io.lazy_tables import Joined, Lazy, Stored, at_hand, mapped
 from pyasr.io.tables import Table

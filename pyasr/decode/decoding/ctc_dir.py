@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
-from pyasr.base.compiled.imports import without_collection
-from pyasr.base.jobs.in_threads import in_threads
 from pyasr.base.cli.job_options import threads_of_job
+from pyasr.base.compiled.imports import without_collection
+from pyasr.base.errors import UserError
+from pyasr.base.jobs.in_threads import in_threads
 from pyasr.base.memory_errors import computed
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.parts.job_parts import Part, part_of
@@ -33,11 +33,11 @@ from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, o
 from pyasr.feats.origin import check_origin
 from pyasr.hmm.model.model_file import subsampling_files
 from pyasr.io.ark import ArkReader, read_scp
-from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.grammars.ctc_graph import GRAPH, unit_tid2pdf
 from pyasr.lang.lang_dirs.subwords import UNITS, read_units
-from pyasr.nn.scales import ACOUSTIC_FACTOR
+from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
+from pyasr.nn.scales import ACOUSTIC_FACTOR
 
 GREEDY, PREFIX, WFST = SEARCHES = ("greedy", "prefix", "wfst")
 NETWORK = "final.nnet"

@@ -20,23 +20,23 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.cli.job_options import JobOptions, threads_of_job
+from pyasr.base.cli.options import argument, group, option
+from pyasr.base.compiled.imports import without_collection
 from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.files.foreign_json import read_object
-from pyasr.base.compiled.imports import without_collection
-from pyasr.base.cli.job_options import JobOptions, threads_of_job
 from pyasr.base.memory_errors import computed
-from pyasr.base.cli.options import argument, group, option
 from pyasr.base.outputs.output import atomic_write
+from pyasr.data.parts.job_parts import part_of, parts_of_jobs
+from pyasr.data.tables.datadir import split
+from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
 from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer
 from pyasr.decode.lattices.lattice import Lattice, best_path
-from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
 from pyasr.decode.lattices.lattice_io import LatticeWriter
 from pyasr.decode.search.beam_search import DecodeOptions, Decoder
 from pyasr.decode.search.search_graph import Graph
-from pyasr.data.tables.datadir import split
-from pyasr.data.parts.job_parts import part_of, parts_of_jobs
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, input_option_files, open_features
 from pyasr.feats.transforms import transform_files

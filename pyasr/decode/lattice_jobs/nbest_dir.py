@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.outputs.output import atomic_write
-from pyasr.decode.lattice_jobs.lattice_dir import job_archives, read_of_data, write_num_jobs
 from pyasr.data.tables.datadir import DataDir
-from pyasr.decode.lattices.nbest import n_best
+from pyasr.decode.lattice_jobs.lattice_dir import job_archives, read_of_data, write_num_jobs
 from pyasr.decode.lattice_jobs.sweep_dir import spelled
+from pyasr.decode.lattices.nbest import n_best
 from pyasr.io.int_vectors import write_int_vectors
 from pyasr.lang.symbols import SymbolTable
 

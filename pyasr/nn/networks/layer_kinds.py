@@ -9,20 +9,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import option
+from pyasr.base.errors import UserError
 from pyasr.nn.dropout import ByteDropout, SequenceDropout
-from pyasr.nn.networks.feed_forward import initialise_hidden, nonlinearity
-from pyasr.nn.layers.nnet2_layers import Normalize
 from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm import Lstm
-from pyasr.nn.network_options import ACTIVATIONS, GREATEST_SPREAD, DnnOptions
+from pyasr.nn.layers.nnet2_layers import Normalize
 from pyasr.nn.layers.semi_orthogonal import draw_semi_orthogonal, keep_semi_orthogonal
 from pyasr.nn.layers.sequence_layers import (
     Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_as_kaldi, initialise_lstm,
     pooled_bands,
 )  # fmt: skip
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
+from pyasr.nn.network_options import ACTIVATIONS, GREATEST_SPREAD, DnnOptions
+from pyasr.nn.networks.feed_forward import initialise_hidden, nonlinearity
 
 KINDS: dict[str, type] = {}
 

@@ -25,14 +25,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import parse
+from pyasr.base.errors import UserError
 from pyasr.base.utf8 import text_of
-from pyasr.nn.networks.described import Described
-from pyasr.nn.networks.layer_kinds import KINDS
 from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm import LstmState
 from pyasr.nn.layers.sequence_layers import Recurrent
+from pyasr.nn.networks.described import Described
+from pyasr.nn.networks.layer_kinds import KINDS
 
 
 _CHUNKS = 64  # chunks of an utterance that are computed as a batch

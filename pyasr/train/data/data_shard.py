@@ -7,13 +7,13 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.cli.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats, normaliser
-from pyasr.feats.inputs import FeatureReader
 from pyasr.feats.compute.warp import Warper
-from pyasr.train.minibatches.feature_codec import Bytes, Plain
+from pyasr.feats.inputs import FeatureReader
 from pyasr.train.minibatches.chunks import Packing
+from pyasr.train.minibatches.feature_codec import Bytes, Plain
 from pyasr.train.minibatches.frames import FrameStore
-from pyasr.train.targets.soft_target_files import SoftTargetFile
 from pyasr.train.targets.pdf_targets import Targets
+from pyasr.train.targets.soft_target_files import SoftTargetFile
 from pyasr.train.targets.usable_features import read_features
 
 _ROUNDING = 1e-12  # of sums of squares of millions of frames

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,7 @@ import torch
 
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.base.outputs.output import differences
-from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.origin import check_origin
 from pyasr.nn.files import DBN_FILE
-from pyasr.nn.network_options import DnnOptions
 from pyasr.nn.networks.dbn import Below, Dbn, load_dbn
 from pyasr.nn.networks.rbm import Rbm
 from pyasr.parallel.communication.comm import Comm
@@ -111,16 +106,6 @@ def finished(learner: RbmLearner) -> Rbm:
     for parameter, value in zip(rbm.parameters(), learner.flat.values()):
         parameter.copy_(value)
     return rbm
-
-
-def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Path) -> None:
-    """Raise UserError unless a network of these options on features of `data` can start from the DBN in `dbn_dir`."""
-    dbn = load_dbn(dbn_dir / DBN_FILE)
-    changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
-    if changed:
-        raise UserError(f"{dbn_dir} was pretrained on another input ({'; '.join(changed)}); give the same options, or pretrain again")
-    check_origin(data, dbn_dir)
-    dbn.check(options, FeatureReader(data, input).dim, dbn_dir)
 
 
 def _seed(options: DbnTraining, *names: object) -> int:

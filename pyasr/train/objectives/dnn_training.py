@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.files import DBN_FILE
 from pyasr.nn.networks.construction import Network
 from pyasr.nn.networks.dbn import Dbn, load_dbn
 from pyasr.nn.networks.feed_forward import FeedForward, FixedParts, initialise
-from pyasr.nn.networks.layer_kinds import LstmOptions
-from pyasr.nn.networks.layered import LayeredNetwork, parse_line, read_network
+from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.mixing.gradient_sum import GradientSum
 from pyasr.parallel.strategies import Strategy, make_strategy
@@ -34,15 +31,13 @@ from pyasr.train.job.one_learner import OneLearner, save_one_learner
 from pyasr.train.job.rank_job import combine_and_tell, make_job, write_model
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.objectives.carried_states import CarriedCrossEntropy
-from pyasr.train.objectives.dbn_training import check_dbn
 from pyasr.train.schedules import Schedule
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.sgd.network_seeds import initial_random, seed_dropout
-from pyasr.train.steps.dnn_step import DnnTraining, TrainSpec, check_shrinking
+from pyasr.train.steps.dnn_step import DnnTraining, TrainSpec
 from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 from pyasr.train.targets.soft_target_files import SoftTargetFiles
-from pyasr.train.training_options import SATURATING
 
 
 def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Trainer, make_shard: Callable[..., Shard] = Shard,
@@ -71,21 +66,6 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Train
     write_model(comm, spec.out, network, corpus.normaliser(), priors(network))
     if job.one_learner:
         save_one_learner(job, corpus.normaliser(), priors)
-
-
-def check_network(options: DnnTraining, input: InputOptions, data: Path, dbn: Path | None) -> None:
-    """Raise UserError where the network of a file, or a DBN, does not go with the options or with the features of `data`."""
-    if dbn:
-        check_dbn(dbn, options.dnn, input, data)
-    if options.over_time.network:
-        options.over_time.packing(input, FeatureReader(data, input).dim)
-        check_shrinking(options.growth, has_saturating_layers(options.over_time.network))
-
-
-def has_saturating_layers(path: Path) -> bool:
-    """Whether a layer of a network file has sigmoid or tanh units."""
-    layers = [line.options for text in read_network(path) for line in parse_line(text)]
-    return any(isinstance(layer, LstmOptions) or getattr(layer, "activation", "") in SATURATING for layer in layers)
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,

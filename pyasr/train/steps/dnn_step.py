@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.option_uses import if_set, unless_set
 from pyasr.base.cli.options import argument, group, option, refuse_beside
+from pyasr.base.errors import UserError
 from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions, input_tables
 from pyasr.feats.origin import check_origin
 from pyasr.hmm.model.gmm_dir import check_phones
@@ -19,19 +19,19 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.files import DBN_FILE, MODEL_FILE
 from pyasr.nn.network_options import DnnOptions
 from pyasr.parallel.strategies import MixingOptions
+from pyasr.train.minibatches.over_time import OverTimeOptions
+from pyasr.train.perturbing import PerturbOptions
+from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
+from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, trained_tables
+from pyasr.train.targets.prepare_targets import TargetOptions, prepare_targets
+from pyasr.train.targets.rank_reader import FEATURES_FILE, TEACHERS_FILE
 from pyasr.train.training_options import (
     FEED_FORWARD, CombineOptions, FrameLoopOptions, GrowthOptions, InputTransformOptions, LearnerOptions, OneLearnerOptions, PriorOptions,
     SampleOptions, StoreOptions, TeacherOptions, check_growth,
 )  # fmt: skip
-from pyasr.train.minibatches.over_time import OverTimeOptions
-from pyasr.train.perturbing import PerturbOptions
-from pyasr.train.targets.prepare_targets import TargetOptions, prepare_targets
-from pyasr.train.targets.rank_reader import FEATURES_FILE, TEACHERS_FILE
-from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
-from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, trained_tables
-from pyasr.train.steps.training_step import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,10 @@ class DnnStep(TrainingStep):
 
     def begin(self, out: Path) -> None:
         """Check the network, the loss, phones and a teacher, and copy the transition model and the tree."""
-        from pyasr.train.objectives.dnn_training import check_network  # imports torch: only when there is work to do
+        from pyasr.train.steps.network_checks import check_network  # imports torch: only when there is work to do
 
-        check_network(self.training, self.rank_input, self.data, self.dbn)
+        options = self.training
+        check_network(options.dnn, options.over_time, options.growth, self.rank_input, self.data, self.dbn)
         self.loss.make()
         check_phones(self.ali_dir, LangDir(self.lang))
         if self.training.teacher.teacher:
@@ -182,10 +183,3 @@ def check_loss(options: DnnTraining, loss: Loss) -> None:
         asked = {"--carry-state": options.over_time.carry_state, "--teacher": options.teacher.teacher is not None}
         for flag in (flag for flag, is_given in asked.items() if is_given):
             raise UserError(f"{flag}: it works with the cross-entropy alone, and this step trains by {loss.criterion}; leave it out")
-
-
-def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
-    """Raise UserError where the parameters of a network without sigmoid and tanh units are to shrink when these are saturated."""
-    if growth.shrink_value < 1 and not saturates:
-        reason = "the network has no sigmoid, tanh or lstm units, and others do not saturate"
-        raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; leave it out")

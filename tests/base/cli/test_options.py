@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.base.cli import options as opt
-from pyasr.base.errors import UserError
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
+from pyasr.base.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyasr.cluster.schedulers.slurm import Slurm
 RUNNER = """import sys
 from pyasr.cluster.schedulers import batch
 from pyasr.cluster.runner_main import batch_main
-from pyasr.cluster.{module} import {scheduler}
+from pyasr.cluster.schedulers.{module} import {scheduler}
 batch._PAUSES_S = (0.01,) * 4
 batch_main("", {scheduler}())
 """

@@ -9,9 +9,9 @@ import pytest
 import soundfile
 
 from pyasr.data.audio.audio_reading import write_audio
-from pyasr.data.tables.datadir import DataDir, write_data_dir
-from pyasr.data.checks.validation import validate
 from pyasr.data.augmentation.vad import VadOptions, find_speech, log_energies, speech_frames, speech_runs
+from pyasr.data.checks.validation import validate
+from pyasr.data.tables.datadir import DataDir, write_data_dir
 from pyasr.io.text_tables import read_table
 
 UTILS = Path(__file__).parents[3] / "utils"

@@ -15,13 +15,13 @@ from steps_here import run_here
 from trees import make_data_dir
 
 from pyasr.base.errors import UserError
+from pyasr.data.audio.recordings import cut_utterance, read_recording
+from pyasr.data.checks.validation import validate
 from pyasr.data.parts import subsets
 from pyasr.data.tables.datadir import DataDir, Segment, split, write_data_dir
 from pyasr.data.tables.dividing import distributed
-from pyasr.data.audio.recordings import cut_utterance, read_recording
 from pyasr.io.keys import Keys
 from pyasr.io.text_tables import write_table
-from pyasr.data.checks.validation import validate
 
 UTILS = Path(__file__).parents[3] / "utils"
 

@@ -12,8 +12,8 @@ from pyasr.decode.align.align_words import align_words
 from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_arcs, empty_compact, state_times
 from pyasr.decode.lattices.determinize import determinize
 from pyasr.decode.lattices.lattice import best_path, prune
-from pyasr.decode.lattices.nbest import n_best
 from pyasr.decode.lattices.lattice_posteriors import arc_posteriors
+from pyasr.decode.lattices.nbest import n_best
 from pyasr.hmm.trees.phone_segments import split_to_phones
 from spoken_toys import SCALE, System, make_system
 

@@ -11,9 +11,9 @@ from ctc_toys import all_best, all_sums, random_log_posteriors
 from pyasr.base.errors import UserError
 from pyasr.decode.ctc.ctc_hypotheses import greedy
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder, PrefixOptions
-from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.grammars.backoff_lm import BackoffLm
 from pyasr.lang.lang_dirs.subwords import words_of
+from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
 from toy_language import random_ngrams, sentence_log10, write_arpa_text
 

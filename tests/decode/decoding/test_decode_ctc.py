@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import save
+from pyasr.base.errors import UserError
 from pyasr.data.transcripts.ctm import CtmLine
-from pyasr.decode.lattices.compact_lattice import CompactLattice
-from pyasr.decode.decoding.ctc_dir import GREEDY, PREFIX, SEARCHES, WFST, CtcSpec, decode_shard, load_network
 from pyasr.decode.ctc.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.ctc.ctc_lists import list_lattice
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder
+from pyasr.decode.decoding.ctc_dir import GREEDY, PREFIX, SEARCHES, WFST, CtcSpec, decode_shard, load_network
+from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.lattices.lattice import best_path, sweep
 from pyasr.decode.lattices.lattice_io import read_either
 from pyasr.decode.lattices.nbest import n_best

@@ -21,11 +21,11 @@ from pyasr.decode.lattices.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.search.beam_search import DecodeOptions
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.transforms import read_transforms
-from pyasr.hmm.transforms.fmllr import FmllrOptions, load_stats
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.model_file import read_model, write_model, write_subsampling
 from pyasr.hmm.model.topology import Topology, left_to_right
 from pyasr.hmm.model.transitions import TransitionModel
+from pyasr.hmm.transforms.fmllr import FmllrOptions, load_stats
 from pyasr.io.ark import ArkWriter
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text_tables import read_table, write_table

@@ -11,8 +11,8 @@ import pytest
 
 from graphs import lattice_paths, plain, random_graph, tid2pdf
 from pyasr.base.errors import UserError
-from pyasr.decode.lattices.lattice import from_arcs
 from pyasr.decode.lattices.compact_lattice import to_compact
+from pyasr.decode.lattices.lattice import from_arcs
 from pyasr.decode.lattices.lattice_binary import encode
 from pyasr.decode.lattices.lattice_io import LatticeWriter, read_compact_lattices, read_lattices, write_lattices
 from pyasr.decode.lattices.lattice_text import text_lattice

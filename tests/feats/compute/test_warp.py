@@ -5,9 +5,9 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.feats.compute.feature_extractor import Extractor
-from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
 from pyasr.feats.compute.mel import mel_scale
 from pyasr.feats.compute.warp import Warper
+from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
 
 FRAME, MEL = FrameOptions(sample_frequency=8000.0), MelOptions(40, 20.0, -200.0)
 FBANK, HIRES = FbankOptions(frame=FRAME, mel=MEL), MfccOptions(frame=FRAME, mel=MEL, num_ceps=40, use_energy=False)

@@ -15,15 +15,15 @@ from graph_toys import contexts, kaldi_hclg, random_probabilities, random_tree
 from pyasr.base.errors import UserError
 from pyasr.hmm.graphs.decoding_graph import GraphOptions, make_hclg
 from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer, merge_equal_contexts
-from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.graphs.training_graphs import transition_costs
+from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree, Leaf, monophone_tree
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang.fst import fst_ops as ops
 from pyasr.lang.grammars.grammar import make_grammar
-from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.grammars.lg import make_lg
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -48,10 +48,10 @@ def test_lists_of_phones_that_are_read(tmp_path, monkeypatch, capsys, step, name
     model = touched(tmp_path / "model", "final.mdl", "tree", "ali.1.gz")
     (model / "num_jobs").write_text("1\n")
     InputOptions().save(model)
-    work = f"pyasr.hmm.{step}.{'align' if step == 'align_fmllr' else 'train'}_rank"
+    work = f"pyasr.hmm.training.{step}.{'align' if step == 'align_fmllr' else 'train'}_rank"
     monkeypatch.setattr(work, lambda spec, comm: touched(getattr(spec, "triphones", spec).out, "failed_utterances"))
-    for look in ("hmm.model_size.report_gaussians", "hmm.model_size.report_leaves", "hmm.unadapted.warn_of_unadapted",
-                 "hmm.align.check_gmm_input", "hmm.align.read_tree", "hmm.train_triphones.read_transitions"):
+    for look in ("hmm.training.model_size.report_gaussians", "hmm.training.model_size.report_leaves", "hmm.transforms.unadapted.warn_of_unadapted",
+                 "hmm.training.align_gmm.check_gmm_input", "hmm.training.align_gmm.read_tree", "hmm.training.train_triphones.read_transitions"):
         monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # at models, which are not made here
 
     def told() -> str:

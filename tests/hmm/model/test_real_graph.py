@@ -11,14 +11,14 @@ from pyasr.hmm.graphs.decoding_graph import make_hclg
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.io.openfst import Fst, read_fst
-from pyasr.lang.ngrams.arpa import write_arpa
-from pyasr.lang.lexicons.dict_dir import read_dict_dir
 from pyasr.lang.grammars.grammar import make_grammar
-from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.grammars.lg import make_lg
-from pyasr.lang.pronouncing.prepare_dict import DictOptions, write_dict
+from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
+from pyasr.lang.ngrams.arpa import write_arpa
 from pyasr.lang.ngrams.train_lm import NgramOptions, read_vocabulary, train
+from pyasr.lang.pronouncing.prepare_dict import DictOptions, write_dict
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = kaldi_binaries.needed

@@ -42,7 +42,7 @@ BLOCK = 16
 def small_blocks():
     """Blocks that the pdfs of toys fill."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (frame_file, gmm_update, pdf_order, shard):
+        for module in (frame_file, gmm_update, pdf_order, gmm_shard):
             patch.setattr(module, "FRAMES_PER_BLOCK", BLOCK)
         yield
 

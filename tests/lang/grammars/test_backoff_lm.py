@@ -13,9 +13,9 @@ from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.grammars.backoff_lm import BackoffLm, absent_from
 from pyasr.lang.grammars.grammar import arpa_to_fst
+from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
 
 SPOKEN = [f"w{i}" for i in range(8)]

@@ -14,12 +14,12 @@ from pyasr.decode.lattices.nbest import n_best
 from pyasr.decode.search.beam_search import DecodeOptions, Decoder
 from pyasr.io.openfst import Fst
 from pyasr.lang.grammars.backoff_lm import BackoffLm
-from pyasr.lang.lang_dirs.check_lang import find_problems
 from pyasr.lang.grammars.ctc_graph import ctc_graph, make_tlg, unit_tid2pdf
 from pyasr.lang.grammars.grammar import make_grammar
-from pyasr.lang.lexicons.lexicon import Lexicon
+from pyasr.lang.lang_dirs.check_lang import find_problems
 from pyasr.lang.lang_dirs.subword_lang import spell, write_subword_lang
 from pyasr.lang.lang_dirs.subwords import SubwordOptions, train_subwords
+from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.lang.symbols import SymbolTable
 from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 

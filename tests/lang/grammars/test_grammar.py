@@ -10,8 +10,8 @@ import kaldi_binaries
 from fst_paths import best_cost, random_paths
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import read_fst
-from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.grammars.grammar import arpa_to_fst, make_grammar
+from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
 from toy_language import random_ngrams, sentence_log10, write_arpa_text, write_toy_lang
 

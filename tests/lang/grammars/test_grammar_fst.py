@@ -13,9 +13,9 @@ from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.openfst import Fst, read_fst, write_fst
-from pyasr.lang.lang_dirs.check_lang import find_problems
 from pyasr.lang.grammars.grammar import make_grammar
 from pyasr.lang.grammars.grammar_fst import is_grammar_fst, read_grammar_fst
+from pyasr.lang.lang_dirs.check_lang import find_problems
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable
 from steps_here import run_here

@@ -6,11 +6,11 @@ from fst_paths import best_cost, composed_cost, random_paths
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang.fst import fst_ops as ops
-from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.grammars.backoff_lm import BackoffLm
 from pyasr.lang.grammars.grammar import arpa_to_fst, make_grammar
-from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.grammars.lg import compose_lg, make_lg
+from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.ngrams.arpa import read_arpa
 from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 

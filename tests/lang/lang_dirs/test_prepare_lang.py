@@ -15,11 +15,11 @@ from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang.lang_dirs.check_lang import find_problems
-from pyasr.lang.lexicons.dict_dir import DictDir
 from pyasr.lang.lang_dirs.lang_dir import LangDir
+from pyasr.lang.lang_dirs.prepare_lang import LangOptions, positioned, silence_topology, write_lang
+from pyasr.lang.lexicons.dict_dir import DictDir
 from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.lang.lexicons.lexicon_fst import add_disambig
-from pyasr.lang.lang_dirs.prepare_lang import LangOptions, positioned, silence_topology, write_lang
 from toy_language import write_toy_lang
 
 ROOT = Path(__file__).resolve().parents[3]

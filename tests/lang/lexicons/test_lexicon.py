@@ -3,13 +3,13 @@ import re
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.lang.lexicons.dict_dir import read_dict_dir
 from pyasr.lang.lang_dirs.check_lang import find_problems
-from pyasr.lang.lexicons.lexicon import read_cmudict, read_lexicon, without_stress
-from pyasr.lang.pronouncing.prepare_dict import DictOptions, as_dict_dir, write_dict
 from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
-from pyasr.lang.symbols import SymbolTable
+from pyasr.lang.lexicons.dict_dir import read_dict_dir
+from pyasr.lang.lexicons.lexicon import read_cmudict, read_lexicon, without_stress
 from pyasr.lang.ngrams.vocabulary import read_vocabulary
+from pyasr.lang.pronouncing.prepare_dict import DictOptions, as_dict_dir, write_dict
+from pyasr.lang.symbols import SymbolTable
 
 
 def write(path, text):

@@ -13,8 +13,8 @@ from word_graphs import compact_paths
 
 from pyasr.base.errors import UserError
 from pyasr.lang.ngrams.arpa import Arpa, NgramTable, perplexity, read_arpa, text_scores, write_arpa
-from pyasr.lang.ngrams.mixture import best_weight, em_weights
 from pyasr.lang.ngrams.mix import mixture
+from pyasr.lang.ngrams.mixture import best_weight, em_weights
 from pyasr.lang.ngrams.trie import trie_of
 
 WORDS = ["a", "b", "c", "d", "<unk>"]

@@ -4,8 +4,8 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.lang.symbols import SymbolTable
 from pyasr.lang.ngrams.vocabulary import holds_known_word, map_text, map_to_lang, read_sentences
+from pyasr.lang.symbols import SymbolTable
 from toy_language import write_toy_lang
 
 WORDS = SymbolTable.of(["<eps>", "<unk>", "a", "b", "#0", "<s>", "</s>"])

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.nn.networks.acoustic import MODEL_FILE, AcousticModel, load_scorer, log_priors
 from pyasr.nn.dropout import ByteDropout
+from pyasr.nn.networks.acoustic import MODEL_FILE, AcousticModel, load_scorer, log_priors
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.tensor.file import load_tensors, save_tensors

@@ -8,9 +8,9 @@ from corpora import DIM, frames_of, random_pdfs
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
+from pyasr.train.data.sample import Sample
 from pyasr.train.evolve.combine import CombineOptions, Combination, RecentModels, combine
 from pyasr.train.sgd.learner import Learner, LearnerOptions
-from pyasr.train.data.sample import Sample
 
 NUM_PDFS, NUM_FRAMES, NUM_MODELS = 4, 400, 3
 OPTIONS = DnnOptions(hidden_layers=2, hidden_dim=6, activation="pnorm", pnorm_group=2)

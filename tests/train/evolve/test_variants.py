@@ -9,25 +9,25 @@ import pytest
 import torch
 from corpora import make_data
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.options import parse
+from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.nn.networks.feed_forward import DnnOptions
-from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.strategies import mixing_options
-from pyasr.train.evolve.combine import CombineOptions
-from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
-from pyasr.train.evolve.growth import Growth, GrowthOptions
 from pyasr.train.data.input_transform import InputTransformOptions
-from pyasr.train.sgd.learner import Learner, LearnerOptions
-from pyasr.train.job.trainer import LoopOptions
-from pyasr.train.training_options import SampleOptions
+from pyasr.train.evolve.combine import CombineOptions
+from pyasr.train.evolve.growth import Growth, GrowthOptions
 from pyasr.train.evolve.priors import PriorOptions
+from pyasr.train.job.trainer import LoopOptions
+from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
 from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.steps.dnn_step import check_training
+from pyasr.train.training_options import SampleOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 NUM_PDFS, LENGTHS = 6, {f"{speaker}-{i}": 40 + 10 * i for speaker in "abcdef" for i in range(6)}

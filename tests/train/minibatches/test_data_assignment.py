@@ -11,19 +11,19 @@ from toy_jobs import CPU, NUM_PDFS, SEED, Crash, crash_after, store, training, w
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.parallel.communication.comm import SoloComm
+from pyasr.parallel.communication.rank_threads import run_threads
+from pyasr.parallel.mixing.register import REGISTER
 from pyasr.parallel.simulation.simulator import Network, run_simulated
 from pyasr.parallel.strategies import check_ranks, make_strategy, mixing_options, strategy_names
-from pyasr.parallel.mixing.register import REGISTER
-from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.train.minibatches.chunks import NO_TARGET, Packing
-from pyasr.train.minibatches.feature_codec import Plain
-from pyasr.train.draws import num_drawn
-from pyasr.train.sgd.learner import LearnerOptions
-from pyasr.train.minibatches.lattice_utterances import LatticeUtterances
-from pyasr.train.job.trainer import Trainer
-from pyasr.train.minibatches.padded_utterances import PaddedUtterances
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.minibatch_stream import ResidentFrames, StreamedFrames
+from pyasr.train.draws import num_drawn
+from pyasr.train.job.trainer import Trainer
+from pyasr.train.minibatches.chunks import NO_TARGET, Packing
+from pyasr.train.minibatches.feature_codec import Plain
+from pyasr.train.minibatches.lattice_utterances import LatticeUtterances
+from pyasr.train.minibatches.padded_utterances import PaddedUtterances
+from pyasr.train.sgd.learner import LearnerOptions
 
 NUM_UTTERANCES, NUM_LEARNERS, NUM_EPOCHS, SIZE = 60, 4, 40, 30
 LENGTHS = np.random.default_rng(3).integers(8, 25, NUM_UTTERANCES)

@@ -15,16 +15,16 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
 from pyasr.io.text_tables import write_table
-from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.layers.sequence_layers import Convolution
+from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.parallel.strategies import strategy_names
 from pyasr.parallel.communication.rank_threads import run_threads
+from pyasr.parallel.strategies import strategy_names
 from pyasr.train.data import minibatch_stream
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
-from pyasr.train.job.trainer import Trainer
 from pyasr.train.data.data_shard import Shard
+from pyasr.train.job.trainer import Trainer
+from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
 from pyasr.train.steps.dnn_step import check_training
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 

@@ -9,11 +9,11 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.networks.feed_forward import DnnOptions
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
 from pyasr.train.evolve.growth import GrowthOptions
-from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.job.trainer import LoopOptions
+from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
 from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.targets.pdf_targets import TARGETS_FILE
 
 SMALL = DnnOptions(hidden_layers=2, hidden_dim=16)

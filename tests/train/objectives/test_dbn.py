@@ -11,26 +11,27 @@ import toy_dbn
 from toy_dbn import INPUT, OPTIONS, make_toy, parameters, pretrained, spec_of, trained_without_chance, with_options
 from toy_jobs import Crash, metrics
 
-from pyasr.base.errors import UserError
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import save, to_json
+from pyasr.base.errors import UserError
 from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import OPTIONS_FILE, MfccOptions
 from pyasr.feats.origin import save_origins
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text_tables import write_table
+from pyasr.nn.files import DBN_FILE
 from pyasr.nn.networks.dbn import Below, load_dbn
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
-from pyasr.nn.files import DBN_FILE
 from pyasr.nn.networks.rbm import Rbm
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.train.objectives.dbn_training import check_dbn, mean_activation
+from pyasr.train.data.minibatch_stream import ResidentFrames
 from pyasr.train.job.trainer import Trainer
+from pyasr.train.objectives.dbn_training import mean_activation
 from pyasr.train.sgd.rbm_learner import RbmLearner
 from pyasr.train.steps.dbn_step import prepare_utterances
-from pyasr.train.data.minibatch_stream import ResidentFrames
+from pyasr.train.steps.network_checks import check_dbn
 from pyasr.train.targets.pdf_targets import HeldoutOptions, Targets
 
 

@@ -13,9 +13,9 @@ from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.train.data.sample import Sample
 from pyasr.train.evolve.saturation import average_derivatives
 from pyasr.train.evolve.shrinking import ShrinkingOfSaturated
-from pyasr.train.objectives.dnn_training import has_saturating_layers
 from pyasr.train.sgd.learner import Learner, LearnerOptions
-from pyasr.train.steps.dnn_step import check_shrinking, check_training
+from pyasr.train.steps.dnn_step import check_training
+from pyasr.train.steps.network_checks import check_shrinking, has_saturating_layers
 
 D, H, CHUNKS, FRAMES = 3, 4, 6, 7
 CPU = LearnerOptions(precision="float32", device="cpu")

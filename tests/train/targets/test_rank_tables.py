@@ -14,12 +14,12 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.packed_tables import save_tables
 from pyasr.nn.networks.acoustic import load_model
 from pyasr.parallel.communication.rank_threads import run_threads
+from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
 from pyasr.train.targets import dealing
 from pyasr.train.targets.dealing import dealt_to
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, save_targets
 from pyasr.train.targets.prepare_targets import TargetOptions, prepare_targets
 from pyasr.train.targets.rank_reader import FEATURES_FILE, are_prepared, rank_reader
-from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, save_targets
 
 
 def one_by_one(lengths: np.ndarray, among: np.ndarray, num_ranks: int) -> np.ndarray:
