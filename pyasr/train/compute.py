@@ -1,4 +1,4 @@
-"""Where a rank computes, and in which type."""
+"""The device on which a rank computes, and the number type of its products."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ TF32 = "tf32"
 
 @dataclass(frozen=True)
 class ComputeOptions(DeviceOptions):
-    """How a rank computes."""
+    """Device, minibatch and number type of a rank."""
 
-    minibatch: int = option(512, "frames of a minibatch", minimum=1)
-    precision: str = option("auto", "type of the products; auto: bfloat16 where that is native; tf32: float32, which a GPU multiplies "
-                                    "with 10 bits of its mantissa", choices=("auto", "float32", "tf32", "bfloat16"))  # fmt: skip
+    minibatch: int = option(512, "frames per minibatch", minimum=1)
+    precision: str = option("auto", "number type of products; auto: bfloat16 if the device multiplies it natively, else float32; tf32: "
+                                    "float32, multiplied by a GPU with 10-bit mantissas",
+                            choices=("auto", "float32", "tf32", "bfloat16"))  # fmt: skip
 
     def check(self) -> None:
-        """Raise UserError for a type that the device does not have, as far as the options say."""
+        """Raise UserError if the options name a type that the device does not support."""
         if self.precision == TF32 and self.device == "cpu":
-            raise UserError(f"--precision {TF32}: only GPUs multiply in it, not the CPU of --device cpu; give --precision float32")
+            raise UserError(f"--precision {TF32} needs a GPU, but --device is cpu; give --precision float32")
 
     def torch_dtype(self) -> torch.dtype:
-        """The type of what is multiplied. Raises UserError where the device does not have it."""
+        """The type of the operands of products. Raises UserError if the device does not support it."""
         import torch
 
         self.check()
@@ -37,7 +38,7 @@ class ComputeOptions(DeviceOptions):
             return torch.bfloat16 if multiplies_bfloat16(self.torch_device()) else torch.float32
         if self.precision == TF32:
             if self.torch_device().type == "cpu":
-                raise UserError(f"--precision {TF32}: only GPUs multiply in it, and torch finds none here; give --precision float32")
+                raise UserError(f"--precision {TF32} needs a GPU, but torch finds none here; give --precision float32")
             return torch.float32
         return getattr(torch, self.precision)
 
@@ -47,11 +48,11 @@ class ComputeOptions(DeviceOptions):
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether bfloat16 products are native on `device`, and thus faster than float32."""
+    """Whether `device` multiplies bfloat16 natively, and thus faster than float32."""
     import torch
 
     from pyasr.tensor import processor
 
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs compute it too, more slowly than float32
+        return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs emulate it, more slowly than float32
     return processor.multiplies_bfloat16()

@@ -1,10 +1,10 @@
-"""How dropout changes in the course of a training, in Kaldi's notation.
+"""Dropout schedules in Kaldi's notation.
 
     0,0@0.20,0.5@0.50,0
 
-is 0 for the first fifth of the training, rises to 0.5 in the middle, and falls to 0 in the end, linearly from each of these points to the
-next. The first share is that of the beginning, the last that of the end; one between them is followed by @ and how much of the training
-has been done by then, from 0 to 1, or it is that of the middle.
+is 0 for the first fifth of the training, rises to 0.5 in the middle, and falls to 0 at the end, linearly between these points. The first
+dropout share applies to the beginning of the training, the last to its end. A share between them is followed by @ and the completed part of
+the training, from 0 to 1; without @ it applies to the middle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyasr.nn.network_options import GREATEST_SPREAD
 
 
 class DropoutSchedule:
-    """The schedule that `text` says. Raises UserError where it says none."""
+    """The schedule in `text`. Raises UserError if the text is not valid."""
 
     def __init__(self, text: str):
         words = text.split(",")
@@ -26,17 +26,17 @@ class DropoutSchedule:
         self._shares, self._places = zip(*map(_numbers, (f"{words[0]}@0", *between, f"{words[-1]}@1")))
         if len(words) < 2 or not all(0 <= share <= GREATEST_SPREAD for share in self._shares):
             example = "0,0@0.20,0.5@0.50,0"
-            raise UserError(f"--dropout-schedule: '{text}': give two or more shares from 0 to {GREATEST_SPREAD}, such as {example}")
+            raise UserError(f"--dropout-schedule '{text}': give two or more shares from 0 to {GREATEST_SPREAD}, such as {example}")
         if not all(before <= after for before, after in zip(self._places, self._places[1:])):
-            raise UserError(f"--dropout-schedule: '{text}' goes back in time; after each @ give a number from 0 to 1, in ascending order")
+            raise UserError(f"--dropout-schedule '{text}': times do not ascend; after each @ give a number from 0 to 1, in ascending order")
 
     def __call__(self, done: float) -> float:
-        """The share of dropout when `done` of the training, 0 to 1, has been."""
+        """The dropout share when the part `done` of the training, 0 to 1, is completed."""
         return float(np.interp(done, self._places, self._shares))
 
 
 def _numbers(point: str) -> tuple[float, float]:
-    """SHARE@PLACE; not a number where there is none."""
+    """The numbers of SHARE@PLACE; NaN if one of them is not a number."""
     share, _, place = point.partition("@")
     try:
         return float(share), float(place)

@@ -1,4 +1,4 @@
-"""The type in which a rank multiplies, on GPUs that this machine need not have."""
+"""The number type of a rank's products, also on GPUs that this machine does not have."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from pyasr.train.training_options import LearnerOptions
 
 
 class Gpu:
-    """What torch tells of one: whether bfloat16 works there, and whether the GPU itself has it, as those from compute capability 8.0 on do."""
+    """A GPU as torch reports it: bfloat16 works, and `is_native` if the GPU itself supports it, from compute capability 8.0 on."""
 
     def __init__(self, is_native: bool):
         self.is_native = is_native
@@ -34,10 +34,10 @@ def test_the_name_of_the_products_for_the_log(monkeypatch):
 
 
 def test_tf32_is_refused_on_a_cpu(monkeypatch):
-    """By the step where the options say so, else by the rank."""
-    with pytest.raises(UserError, match="^--precision tf32: only GPUs multiply in it, not the CPU of --device cpu; give --precision float32$"):
+    """By the step if the options suffice to know it, else by the rank."""
+    with pytest.raises(UserError, match="^--precision tf32 needs a GPU, but --device is cpu; give --precision float32$"):
         LearnerOptions(precision="tf32", device="cpu").check()
     LearnerOptions(precision="tf32").check()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="^--precision tf32: only GPUs multiply in it, and torch finds none here; give --precision float32$"):
+    with pytest.raises(UserError, match="^--precision tf32 needs a GPU, but torch finds none here; give --precision float32$"):
         LearnerOptions(precision="tf32").torch_dtype()

@@ -1,4 +1,4 @@
-"""Schedules of dropout: their notation, and that trainings keep to them."""
+"""Dropout schedules: their notation, and their application in trainings."""
 
 import pytest
 import torch
@@ -29,13 +29,13 @@ def test_shares_in_the_course_of_a_training(text, points):
 
 @pytest.mark.parametrize("text", ["0.3", "a,b", "0,0.6,0", "0,-0.1@0.5,0", "0,,0", "0@0.1,0", "0,0.1@x,0", "0,nan,0", ",", "0;0.5"])
 def test_what_says_no_shares(text):
-    with pytest.raises(UserError, match="--dropout-schedule: '.*': give two or more shares from 0 to 0.5"):
+    with pytest.raises(UserError, match="--dropout-schedule '.*': give two or more shares from 0 to 0.5"):
         LearnerOptions(dropout_schedule=text).check()
 
 
 @pytest.mark.parametrize("text", ["0,0.1@0.5,0.2@0.4,0", "0,0.1@1.1,0", "0,0.1@-1,0", "0,0.1@nan,0"])
 def test_what_goes_back_in_time(text):
-    with pytest.raises(UserError, match="--dropout-schedule: '.*' goes back in time"):
+    with pytest.raises(UserError, match="--dropout-schedule '.*': times do not ascend"):
         LearnerOptions(dropout_schedule=text).check()
 
 
@@ -45,7 +45,7 @@ def test_networks_without_dropout_are_refused(tmp_path):
 
 
 def shares_of(comm, directory, num_steps: int | None = None) -> tuple[list[tuple[float, float]], torch.Tensor]:
-    """((done, share of dropout) at each minibatch, parameters in the end); after `num_steps` the job dies."""
+    """((completed part, dropout share) at each minibatch, final parameters); the job dies after `num_steps` minibatches."""
     job, seen = training(comm, directory, store(8, comm.rank), SCHEDULED), []
     if num_steps:
         crash_after(job, num_steps)
@@ -65,7 +65,7 @@ def shares_of(comm, directory, num_steps: int | None = None) -> tuple[list[tuple
 
 
 def test_trainings_keep_to_it(tmp_path):
-    """On two ranks: from none to half and back."""
+    """On two ranks: from 0 to 0.5 and back."""
     for seen, _ in run_threads(2, lambda comm: shares_of(comm, tmp_path)):
         assert [share for _, share in seen] == pytest.approx([DropoutSchedule(KALDIS)(done) for done, _ in seen])
         assert seen[0][1] == 0 and max(share for _, share in seen) > 0.45 and seen[-1][1] < 0.05 and seen[-1][0] > 0.9

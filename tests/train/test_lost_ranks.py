@@ -1,4 +1,4 @@
-"""steps/train_dnn.py loses ranks on the way: those that are left go on from the last checkpoint, to a complete model."""
+"""steps/train_dnn.py loses ranks: the remaining ranks resume from the last checkpoint and complete the model."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def start(corpus, out, *flags):
 
 
 def wait_for_ranks(process, out, num, after=""):
-    """The processes of `num` ranks that train, once they have written a checkpoint of their own, another than `after`; and that."""
+    """(processes of `num` training ranks, their checkpoint.json), as soon as they have written a checkpoint other than `after`."""
     index, deadline = out.with_name(out.name + ".tmp") / "checkpoint" / "checkpoint.json", time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         text = index.read_text() if index.exists() else ""
@@ -70,8 +70,8 @@ def accuracy(corpus, out):
 
 
 def test_lost_ranks(corpus, tmp_path):
-    """Of three ranks that gossip one is stopped for a while, which costs time alone; then any of them is killed, at any moment; then one of
-    the two that are left is stopped for too long."""
+    """One of three gossiping ranks is stopped for a short time, which only costs time. Then a random rank is killed at a random moment.
+    Then one of the two remaining ranks is stopped for longer than the time-out."""
     random, out = np.random.default_rng(os.getpid()), tmp_path / "dnn"
     process = start(corpus, out, "--num-ranks", 3, "--parallel", "fixed-ring", "--rank-timeout", 1.5)
     ranks, before = wait_for_ranks(process, out, 3)
@@ -98,8 +98,8 @@ def test_lost_ranks(corpus, tmp_path):
 @pytest.mark.parametrize("scheme, victim, left", [(["adpsgd"], 1, 2), (["adpsgd", "--topology", "random-ring"], 1, 2), (["asgd"], 0, 1)],
                          ids=["adpsgd", "adpsgd-random-ring", "asgd"])  # fmt: skip
 def test_an_asynchronous_epoch_goes_on(corpus, tmp_path, scheme, victim, left):
-    """Of three ranks one is killed within the first epoch, of asgd the server: their job ends within 10 s. Two go on within the epoch, from
-    the last meeting of all; where two would be a server and one shard, one does."""
+    """One of three ranks, with asgd the server, is killed within the first epoch: the job ends within 10 s. Two ranks resume within the
+    epoch, from the last checkpoint. With asgd, one rank resumes, because two would be a server and a single shard."""
     out = tmp_path / "dnn"
     process = start(corpus, out, "--num-ranks", 3, "--parallel", *scheme, "--minibatch", 4, "--hidden-dim", 512, "--num-epochs", 2,
                     "--checkpoint-frames", 400, "--lr-scaling", "none")  # fmt: skip

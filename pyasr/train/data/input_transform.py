@@ -1,11 +1,12 @@
-r"""A fixed transform of a network's input, like LDA but without loss of dimensions (Kaldi's nnet-get-feature-transform).
+r"""A fixed LDA-like transform of a network's input that keeps all dimensions (Kaldi's nnet-get-feature-transform).
 
 LDA (`pyasr.hmm.transforms.lda`) of the spliced frames, with pdfs as classes, gives A with within-class covariance A W A^T = I and
-between-class covariance A B A^T = diag(b). The network sees M (x - m), m the mean of all frames, where M is
+between-class covariance A B A^T = diag(b). The input of the network is M (x - m), where m is the mean of all frames and M is
 
     diag(sqrt((f + b_i) / (1 + b_i))) A      with its singular values capped at c
 
-so that dimension i has variance f + b_i: what does not tell pdfs apart (b_i near 0) is small, but not gone. Kaldi's f = 0.0001, c = 5.
+so dimension i has variance f + b_i: dimensions that do not discriminate pdfs (b_i near 0) are small, but not removed. Kaldi uses
+f = 0.0001 and c = 5.
 
 Reference: D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter averaging", arXiv:1410.7455,
 Appendix C.6.
@@ -23,14 +24,15 @@ from pyasr.train.data.minibatch_stream import Frames
 from pyasr.train.data.sample import choose_frames
 from pyasr.train.training_options import InputTransformOptions
 
-_MEASURED_FRAMES = 1_000_000  # for each rank
+_MEASURED_FRAMES = 1_000_000  # per rank
 _FRAMES_PER_BLOCK = 4096
 
 
 def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOptions, comm: Comm) -> torch.Tensor | None:
-    """The transform from spliced frames and targets of all ranks, float32 (D, D + 1), the last column added; None without one.
+    """The transform from spliced frames and targets of all ranks, float32 (D, D + 1); its last column is the offset. None with
+    `--input-transform none`.
 
-    Raises UserError where there are too few frames, or columns of the input are constant or copies of others.
+    Raises UserError if there are too few frames, or if columns of the input are constant or copies of others.
     """
     if options.input_transform == "none":
         return None
@@ -42,7 +44,7 @@ def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOpt
     try:
         return torch.from_numpy(lda_like(stats.allreduce(comm), options)).float()
     except UserError as error:
-        raise UserError(f"--input-transform lda: {error}, or leave this option out") from error
+        raise UserError(f"--input-transform lda: {error}, or omit this option") from error
 
 
 def lda_like(stats: LdaStats, options: InputTransformOptions) -> np.ndarray:

@@ -33,8 +33,8 @@ from pyasr.train.training_options import StoreOptions
 class Corpus:
     """Normalised frames of one rank.
 
-    mean, inverse_std  of the features' columns, over all ranks, float32 (dim,)
-    packing            what stores make of utterances
+    mean, inverse_std  statistics of the feature columns over all ranks, float32 (dim,)
+    packing            how stores divide utterances
     """
 
     training: Frames
@@ -45,7 +45,7 @@ class Corpus:
 
     @property
     def frames(self) -> tuple[Frames, FrameStore]:
-        """Those to train on and those held out."""
+        """The training frames and the held-out frames."""
         return self.training, self.heldout
 
     @property
@@ -64,16 +64,16 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
                 over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None,
                 draw: tuple[int, int] = ALL, directory: Path | None = None,
                 limit: Callable[..., int] = limit_of_frames) -> Corpus:  # fmt: skip
-    """This rank's training and held-out frames of `data`, which have `targets`.
+    """This rank's training and held-out frames of `data`, with their `targets`.
 
-    share       (k, n): the k-th of n parts of the training data; None: nothing of it
-    normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
-    make_shard  takes what `Shard` does
-    over_time   a network that learns chunks; without one frames are spliced as `input` says
-    soft        what a teacher says of training frames, which is learned instead of `targets`
-    draw        (k, n): how much of its part this rank draws in an epoch, see `num_drawn`
-    directory   of the training, where the tables of `data` are packed for ranks; None: they are read as they are
-    limit       takes what `limit_of_frames` does
+    share       (k, n): part k of n of the training data; None: no training data
+    normaliser  (mean, inverse_std) to use instead of those of `data`, float32 (dim,)
+    make_shard  function with the parameters of `Shard`
+    over_time   options of a network that is trained on chunks; without a network file, frames are spliced as in `input`
+    soft        a teacher's targets of the training frames, which replace `targets`
+    draw        (k, n): the share of its part that this rank draws in an epoch, see `num_drawn`
+    directory   output directory of the training, which contains the tables of `data` packed for ranks; None: read the tables of `data`
+    limit       function with the parameters of `limit_of_frames`
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     parts = targets.parts(share, comm.rank, comm.size)
@@ -97,6 +97,6 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
 
 
 def check_frames(data: Path, num_frames: int, comm: Comm) -> None:
-    """Raise UserError where no rank has frames to train on."""
+    """Raise UserError if no rank has frames to train on."""
     if comm.reduce_scalar(num_frames) == 0:
         raise UserError(f"{data}: no frames left to train on; lower --heldout-share")

@@ -1,20 +1,20 @@
-r"""The final model from the last models of a training.
+r"""The final model, combined from the last models of a training.
 
-`average` (Kaldi's nnet3-combine): the plain average of the last n models, n = 1..M the best on a sample of training frames.
+`average` (Kaldi's nnet3-combine): the plain average of the last n models, with the best n = 1..M on a sample of training frames.
 
-`weights` (Kaldi's nnet-combine-fast): one weight for each model n and layer c, unconstrained,
+`weights` (Kaldi's nnet-combine-fast): one unconstrained weight for each model n and layer c,
 
     theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t),       dF/dw_nc = <dF/dtheta_c, theta_nc>
 
-1. start at the better of the best single model and the plain average
-2. Fisher matrix over the weights, by the gradients g_b of batches b of 64 frames there: H = sum_b g_b g_b^T, scaled to trace dim(w), its
-   diagonal at least 1e-6 and then multiplied by 1 + alpha, alpha = 0.01. (Kaldi's least value, 1e-20, lets rounding errors steer where a
-   weight makes no difference: that of a layer before p-norm and normalisation, when a single model is the start)
-3. H = C C^T; L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw: the weights, many of which do nearly the same, become as good as
-   independent
+1. Start at the better of the best single model and the plain average.
+2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames: H = sum_b g_b g_b^T, scaled to
+   trace dim(w). The diagonal is floored at 1e-6 and then multiplied by 1 + alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors
+   determine the weights that have no effect: those of a layer before p-norm and normalisation, if the search starts at a single model.)
+3. With H = C C^T, run L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw. Many weights have nearly the same effect; in v they are nearly
+   independent.
 
-The best point that was met is taken, so F never falls below the start. Every rank computes on its share of the sample and all add up.
-Memory on every rank: M times the parameters, in float32.
+The result is the best point that was evaluated, so F never falls below the start. Every rank computes on its share of the sample; the
+results are summed over ranks. Memory on every rank: M times the parameters, in float32.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ LogProbability = Callable[[Network, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def of_targets(network: Network, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
-    """The sum of the log probabilities of these pdfs."""
+    """The sum of the log probabilities of the target pdfs."""
     logits = network(x).flatten(0, -2).float()
     return -F.cross_entropy(logits, pdfs.flatten(), reduction="sum", ignore_index=NO_TARGET)
 
 
 def forget_models_after(frames_seen: int, directory: Path) -> None:
-    """Remove the models that were kept then."""
+    """Remove the models that were saved after more than `frames_seen` frames."""
     for path in directory.glob("*.pt"):
         if int(path.stem) > frames_seen:
             path.unlink()
 
 
 class RecentModels:
-    """The models to be combined, in files DIRECTORY/FRAMES.pt that rank 0 writes; the last `combine_models` of them stay."""
+    """The models to be combined, in files DIRECTORY/FRAMES.pt. Rank 0 writes them and keeps the last `combine_models`."""
 
     def __init__(self, directory: Path, options: CombineOptions, comm: Comm):
         self.directory, self.options, self.comm = directory, options, comm
 
     def keep(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
-        """Keep the present model of all ranks."""
+        """Save the current model of all ranks."""
         if self.comm.rank:
             return
         self.directory.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ class RecentModels:
             path.unlink()
 
     def load(self, learner: Learner, frames_seen: int) -> list[list[torch.Tensor]]:
-        """Parameters of the models of the present shape, oldest first; the last is the present model, of `frames_seen` frames."""
+        """Parameters of the models of the current shape, oldest first. The last one is the current model, after `frames_seen` frames."""
         self.comm.barrier()
         present = [value.cpu().clone() for value in learner.flat.values()]
         files = [load_tensors(path) for path in self._paths() if int(path.stem) < frames_seen]
@@ -87,9 +87,9 @@ class RecentModels:
 class Combination:
     """Networks that are weighted sums of models, layer by layer, and their objective on a sample over all ranks.
 
-    network  of the models' shape; its parameters are overwritten
-    models   parameters of each, in the order of `network.parameters()`
-    log_probability  of the network, inputs and targets: what is maximised, summed over the targets
+    network  network of the models' shape; its parameters are overwritten
+    models   parameters of each model, in the order of `network.parameters()`
+    log_probability  function of network, inputs and targets: the objective, summed over the targets
 
     Weights are float64 (num_models, num_layers).
     """
@@ -112,7 +112,7 @@ class Combination:
 
     @torch.no_grad()
     def objective(self, weights: torch.Tensor) -> float:
-        """F(w), nats a frame."""
+        """F(w), nats per frame."""
         self.set(weights)
         total = sum(float(self._log_probability(*batch)) for batch in self.sample.batches())
         return float(self._summed(torch.tensor([total], dtype=torch.float64))) / self.sample.num_frames
@@ -149,7 +149,7 @@ class Combination:
         return float(value.detach()), torch.stack(columns, 1).double().cpu().flatten()
 
     def _summed(self, array: torch.Tensor) -> torch.Tensor:
-        """Sum over ranks in place, in the same bits on all of them."""
+        """Sum over ranks in place, bit-identical on all ranks."""
         self.comm.allreduce(array)
         return self.comm.bcast(array)
 
@@ -169,14 +169,14 @@ def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learn
 
 
 def give(learner: Learner, network: Network) -> None:
-    """Let the learner go on with the parameters of a network of the same shape."""
+    """Copy the parameters of a network of the same shape to the learner."""
     for value, parameter in zip(learner.flat.values(), network.parameters()):
         value.copy_(parameter.detach())
     learner.flat.refresh()
 
 
 def combine(options: CombineOptions, combination: Combination) -> tuple[torch.Tensor, float]:
-    """(weights, F(w)) of the final model; `combination.network` has its parameters afterwards. Every rank must call this."""
+    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Every rank must call this."""
     weights, value = (best_average if options.combine == "average" else optimal_weights)(combination, options)
     combination.set(weights)
     return weights, value
@@ -216,7 +216,8 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
 
 
 def _start(combination: Combination, options: CombineOptions) -> tuple[torch.Tensor, float]:
-    """The better of the best single model and the average, or the average; (weights, F(w))."""
+    """(weights, F(w)) of the better of the best single model and the average; of the average with a single model or `--combine-start
+    average`."""
     num_models = combination.num_models
     if num_models == 1 or options.combine_start == "average":
         average = _average_of_last(combination, num_models)

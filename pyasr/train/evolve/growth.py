@@ -1,18 +1,17 @@
-r"""Networks that grow while they are trained (Kaldi's nnet2 recipes): hidden layers one by one, then more outputs.
+r"""Networks that grow during training (Kaldi's nnet2 recipes): hidden layers one by one, then more outputs.
 
-Layer-wise discriminative growth: training begins with one hidden layer; after every `--layer-period-frames` one is put between the last
-hidden layer and the output layer, with random weights, and the output layer becomes 0. What the layers below compute stays.
+Layer-wise discriminative growth: training begins with one hidden layer. After every `--layer-period-frames` a new layer with random weights
+is inserted between the last hidden layer and the output layer, and the output layer is set to 0. The layers below do not change.
 
-Mixing up, halfway between the last of these and the end of training: N outputs instead of one for each pdf, the outputs of pdf s in number
-about proportional to its frames to the power 0.25 (`pyasr.hmm.model.gmm_update.split_targets`). A copy of an output o, e random in
-N(0, d^2),
+Mixing up, halfway between the last new layer and the end of training: N outputs instead of one for each pdf. The number of outputs of pdf s
+is about proportional to its frames to the power 0.25 (`pyasr.hmm.model.gmm_update.split_targets`). To copy an output o, with e ~ N(0, d^2),
 
     w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the softmax, mostly 1
 
-and their posteriors are added (`pyasr.nn.layers.nnet2_layers.SumGroup`), so that with d = 0 the posteriors of the pdfs stay
-exactly. Of n copies the next to be split is the (n - 2^floor(log2 n))-th: all copies of a pdf are split once before one is split twice.
+and the posteriors of the copies are added (`pyasr.nn.layers.nnet2_layers.SumGroup`), so with d = 0 the posteriors of the pdfs do
+not change. Of n copies, copy n - 2^floor(log2 n) is split next: all copies of a pdf are split once before one is split twice.
 
-All times are frames seen by all ranks. All ranks hold the same parameters and draw the same random numbers, so they grow alike.
+All times are frames seen by all ranks. All ranks have the same parameters and draw the same random numbers, so their networks stay equal.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ from pyasr.parallel.communication.comm import Comm
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.training_options import GrowthOptions
 
-Action = Callable[[Learner, int], None]  # of the learner and the frames seen
-Keep = Callable[[list[torch.Tensor], int], None]  # of the parameters of the ranks' consensus and the frames seen
+Action = Callable[[Learner, int], None]  # arguments: learner, frames seen
+Keep = Callable[[list[torch.Tensor], int], None]  # arguments: parameters of the consensus of ranks, frames seen
 
 
 def first_shape(growth: GrowthOptions, dnn: DnnOptions) -> DnnOptions:
-    """The network to begin with."""
+    """Options of the initial network."""
     return dataclasses.replace(dnn, hidden_layers=1) if growth.layer_period_frames else dnn
 
 
 class Growth:
-    """Changes of the network at given times, and what else is to be done from time to time.
+    """Changes of the network at given times, and periodic actions.
 
     counts        frames of each pdf
     total_frames  frames of the whole training
-    actions       (period in frames, what changes parameters then)
-    keeping       (period in frames, what only looks at them)
-    meets         function: when all ranks take part in what is due after so many frames, and so change it
+    actions       (period in frames, function that changes parameters)
+    keeping       (period in frames, function that only reads parameters)
+    meets         function of the frames after which a change is due: frames after which all ranks next meet and perform the change
 
-    Raises UserError where training would end before the network is whole and has learned so, or there are fewer outputs than pdfs.
+    Raises UserError if training would end before the complete network is trained, or if there are fewer outputs than pdfs.
     """
 
     def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
@@ -64,45 +63,45 @@ class Growth:
         if self.events and meets(self.events[-1][0]) >= total_frames:
             when, what = self.events[-1]
             mixed = f", when ranks next mix at {meets(when)}" if when < total_frames else ""
-            found = f"training sees {total_frames} frames, the last change of the network is due at {when} ({what}){mixed}"
+            found = f"training ends at {total_frames} frames, but the last change of the network is due at {when} ({what}){mixed}"
             raise UserError(f"{found}; lower --layer-period-frames{' or --period-frames' if mixed else ''} or raise --num-epochs")
         if 0 < options.mix_up < len(counts):
-            found = f"there are {len(counts)} pdfs, which need an output each"
-            raise UserError(f"--mix-up {options.mix_up}: {found}; give a greater number or 0")
+            raise UserError(f"--mix-up {options.mix_up}: each of {len(counts)} pdfs needs an output; give a larger number, or 0 to disable")
 
     def expected(self, network: FeedForward, frames_seen: int) -> FeedForward:
-        """What the initial network is by then, but for parameters and what is drawn at random."""
+        """The network at `frames_seen` that grows from the initial one, except for trained parameters and random numbers."""
         network = network.with_parameters(network.parameters())
         for name in self._events_until(frames_seen):
             network = self._changed(network, name)
         return network
 
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
-        """Give the learner a network as it described itself at `frames_seen`, after all changes that were due then."""
+        """Give the learner the network of a description from `frames_seen`, after all changes that were due then."""
         learner.adopt(network_from(description))
         self.done = frames_seen
 
     def due(self, frames_seen: int) -> bool:
-        """Whether something is to be done that has not been."""
+        """Whether a change or an action is due."""
         return self.changes(frames_seen) or bool(self._due_of(self.keeping, frames_seen))
 
     def changes(self, frames_seen: int) -> bool:
-        """Whether something is to be done that changes parameters."""
+        """Whether a change or an action that changes parameters is due."""
         return bool(self._events_until(frames_seen) or self._due_of(self.actions, frames_seen))
 
     def ahead(self, frames_seen: int) -> list[int]:
-        """Frames until each of what is to be done."""
+        """Frames until each future change and the next time of each action."""
         events = [when - frames_seen for when, _ in self.events if when > frames_seen]
         return events + [period - frames_seen % period for period, _ in (*self.actions, *self.keeping) if period]
 
     def check_whole(self, frames_seen: int) -> None:
-        """Raise UserError where a change has been due since ranks last met, and training is over."""
+        """Raise UserError if changes are still due at the end of training, because ranks have not met since then."""
         if late := self._events_until(frames_seen):
-            found = f"training is over after {frames_seen} frames, and the network has still to change ({', '.join(late)})"
+            found = f"training has ended after {frames_seen} frames, but changes of the network are still due ({', '.join(late)})"
             raise UserError(f"{found}; lower --layer-period-frames or --period-frames, or raise --num-epochs")
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
-        """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment, with equal parameters."""
+        """Perform all due actions, then due changes of the network; whether the network has changed. Every rank must call this, at the same
+        time, with equal parameters."""
         for action in self._due_of(self.actions, frames_seen):
             action(learner, frames_seen)
         events = self._events_until(frames_seen)
@@ -114,7 +113,8 @@ class Growth:
         return bool(events)
 
     def look(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
-        """Do what only looks at parameters, those of the ranks' consensus: all that is due where nothing `changes` them."""
+        """Perform the due actions that only read parameters, with those of the ranks' consensus. Nothing else is due unless `changes` says
+        so."""
         for keep in self._due_of(self.keeping, frames_seen):
             keep(parameters, frames_seen)
         self.done = frames_seen
@@ -139,7 +139,7 @@ def _message(name: str, grown: FeedForward) -> str:
 
 
 def _events(options: GrowthOptions, dnn: DnnOptions, total_frames: int) -> list[tuple[int, str]]:
-    """(frames seen, what is to be done then), in the order of time."""
+    """(frames seen, change due then), in order of time."""
     period = options.layer_period_frames
     layers = [(k * period, "layer") for k in range(1, dnn.hidden_layers)] if period else []
     last = layers[-1][0] if layers else 0
@@ -148,7 +148,7 @@ def _events(options: GrowthOptions, dnn: DnnOptions, total_frames: int) -> list[
 
 @torch.no_grad()
 def with_new_layer(network: FeedForward, random: torch.Generator) -> FeedForward:
-    """`network` with one more hidden layer, random, before the output layer, which becomes 0."""
+    """`network` with one more hidden layer, of random weights, before the output layer, which is set to 0."""
     options = dataclasses.replace(network.options, hidden_layers=network.options.hidden_layers + 1)
     grown = FeedForward(options, network.input_dim, network.num_pdfs, network.fixed)
     *kept, new, output = grown.affine_layers
@@ -162,7 +162,7 @@ def with_new_layer(network: FeedForward, random: torch.Generator) -> FeedForward
 
 @torch.no_grad()
 def mixed_up(network: FeedForward, counts: np.ndarray, options: GrowthOptions, rng: np.random.Generator) -> FeedForward:
-    """`network`, which has one output for each pdf, with about `options.mix_up` of them."""
+    """`network`, which has one output for each pdf, with about `options.mix_up` outputs."""
     numbers = split_targets(counts, options.mix_up, options.mix_up_power, options.mix_up_min_count)
     output, scales = network.layers[-1], network.fixed.prior_scales
     halving = math.log(2) / (np.ones(network.num_pdfs) if scales is None else scales.numpy())
@@ -178,15 +178,15 @@ def mixed_up(network: FeedForward, counts: np.ndarray, options: GrowthOptions, r
 
 def split_outputs(weights: np.ndarray, biases: np.ndarray, numbers: np.ndarray, halving: np.ndarray, stddev: float,
                   rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """(weights, biases, extras) of outputs of which pdf s has numbers[s] instead of one.
+    """(weights, biases, extras) of an output layer in which pdf s has numbers[s] outputs instead of one.
 
-    weights (num_pdfs, D), biases (num_pdfs); halving (num_pdfs): what to take from a bias to halve the output's share.
+    weights (num_pdfs, D), biases (num_pdfs); halving (num_pdfs): subtracted from a bias to halve the posterior of the output.
     extras: the pdfs of the rows beyond the first num_pdfs.
     """
     rounds = [np.flatnonzero(numbers > n) for n in range(1, int(numbers.max()))]
     extras = np.concatenate([np.zeros(0, np.int64), *rounds])
     weights, biases = np.concatenate([weights, weights[extras]]), np.concatenate([biases, biases[extras]])
-    row_of = np.full((len(rounds) + 1, len(numbers)), -1)  # of each pdf's n-th copy
+    row_of = np.full((len(rounds) + 1, len(numbers)), -1)  # row of the n-th copy of each pdf
     row_of[0] = np.arange(len(numbers))
     end = len(numbers)
     for n, pdfs in enumerate(rounds, 1):

@@ -1,4 +1,4 @@
-"""A warning of ranks that have moved too far apart to be averaged."""
+"""A warning if the parameters of the ranks drift too far apart for averaging."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pyasr.parallel.communication.comm import Comm
 from pyasr.train.sgd.criterion import Criterion
 from pyasr.train.totals import Totals
 
-_EPOCHS = 2  # in a row
+_EPOCHS = 2  # consecutive epochs before the warning
 
 
 class AveragingWatch:
-    """Warns where the consensus is worse on held-out data than the ranks' own models, twice in a row."""
+    """Warns if the consensus is worse on held-out data than the ranks' own models, in two epochs in a row."""
 
     def __init__(self, criterion: Criterion):
         self.criterion, self.num_worse = criterion, 0
 
     def look(self, apart: Totals | None, heldout: Totals, comm: Comm) -> None:
-        """Compare the totals of an epoch: of the ranks' own models, None where they are equal, and of the consensus."""
+        """Compare the totals of an epoch: `apart` of the ranks' own models, None if they are equal, and `heldout` of the consensus."""
         is_worse = apart is not None and heldout.objective < apart.objective
         self.num_worse = self.num_worse + 1 if is_worse else 0
         if self.num_worse >= _EPOCHS and comm.rank == 0:

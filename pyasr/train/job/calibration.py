@@ -1,4 +1,4 @@
-"""The speed of one rank by itself: the baseline of the speed-up."""
+"""The single-rank throughput, the baseline of the speed-up."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from pyasr.train.sgd.learner import Learner
 
 _TAG = 7
-_SECONDS, _MOST_CYCLES, _MOST_STEPS = 0.5, 10, 40
+_SECONDS, _MAX_CYCLES, _MAX_STEPS = 0.5, 10, 40
 
 
 def frames_per_s_alone(learner: Learner, data: Frames, minibatch: int, rate: float, comm: Comm) -> float:
-    """Frames a second of the first rank that has any. It learns from its largest minibatch while the others wait, and forgets it. Every
-    rank must call this.
+    """Frames per second of the first rank that has frames. This rank learns from its largest minibatch while the others wait, and
+    restores its state afterwards. Every rank must call this.
 
-    rate  of the steps, for gradients summed over the minibatch
+    rate  learning rate of the steps, for gradients summed over the minibatch
 
-    What a learner does in some minibatches only, such as updates of natural gradient, counts as often as in a long training: times are of
-    whole cycles (`Learner.settle`), the fastest of which counts, as the machine may have other work. The first minibatch is not timed; then
-    come cycles, until they have taken half a second, ten of them at most. A cycle has no more than 40 minibatches; of a longer one 40 are
-    timed. So what is measured takes 41 minibatches and half a second at most, 5 with natural gradient at its defaults on a slow machine.
+    Work that a learner does only in some minibatches, such as updates of natural gradient, counts as often as in a long training, because
+    whole cycles (`Learner.settle`) are timed. The fastest cycle counts, because the machine may have other work. The first minibatch is
+    not timed. Then cycles follow until they have taken half a second, at most ten of them. Of a cycle of more than 40 minibatches, only
+    40 are timed. The measurement takes at most half a second and the time of 41 minibatches. With natural gradient at its defaults, on a
+    slow machine, it takes 5 minibatches.
     """
     found = np.zeros(1)
     runner = int(comm.reduce_scalar(comm.rank if data.num_frames else comm.size, "min"))
@@ -46,21 +47,21 @@ def _speed(learner: Learner, x, targets, rate: float) -> float:
     def seconds(num_steps: int) -> float:
         begin = time.perf_counter()
         for _ in range(num_steps):
-            learner.step(x, targets, rate).cpu()  # which waits for the device
+            learner.step(x, targets, rate).cpu()  # waits for the device
         return time.perf_counter() - begin
 
     with _by_itself(learner):
-        seconds(1)  # what is made once for all is made now
-        length = min(learner.settle(), _MOST_STEPS)
+        seconds(1)  # initialisation that happens only once
+        length = min(learner.settle(), _MAX_STEPS)
         cycles = [seconds(length)]
-        while len(cycles) < _MOST_CYCLES and sum(cycles) < _SECONDS:
+        while len(cycles) < _MAX_CYCLES and sum(cycles) < _SECONDS:
             cycles.append(seconds(length))
         return length * targets.numel() / min(cycles)
 
 
 @contextlib.contextmanager
 def _by_itself(learner):
-    """Have steps of a learner need no other rank, and leave nothing behind."""
+    """Within the block, steps of the learner need no other rank. At its end, the state of the learner is restored."""
     parameters = learner.flat.master.clone()
     if learner.gradient_sum:
         learner.gradient_sum.rests = True

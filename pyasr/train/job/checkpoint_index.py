@@ -1,4 +1,4 @@
-"""Where a training job keeps its checkpoints, and what `checkpoint.json` says of them without a look at the tensors."""
+"""Location of the checkpoints of a training job, and the content of `checkpoint.json`, which can be read without the tensors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pyasr.base.files.places import remove_tree
 from pyasr.base.system_errors import SystemRefusal, naming
 
 DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
-MODELS = "models"  # directory of the models to be combined, beside the checkpoints
+MODELS = "models"  # directory of the models to be combined, next to the checkpoints
 
 
 def last_place(out: Path, pattern: str = DIRECTORY) -> str:
-    """Where a job goes on whose checkpoints are in OUT/PATTERN: `from 1200 frames`, `from 500 frames of rbm2`, `from the beginning`."""
+    """The point from which a job with checkpoints in OUT/PATTERN resumes: `from 1200 frames`, `from 500 frames of rbm2`, `from the
+    beginning`."""
     indices = sorted(out.glob(f"{pattern}/{INDEX}"), key=lambda path: path.stat().st_mtime)
     if not indices:
         return "from the beginning"
@@ -25,7 +26,7 @@ def last_place(out: Path, pattern: str = DIRECTORY) -> str:
 
 
 def read_index(directory: Path) -> dict:
-    """Number and files of the last complete set; 0 and none where there is none."""
+    """Number and files of the last complete set; 0 and an empty list without one."""
     path = directory / INDEX
     if not path.exists():
         return {"number": 0, "files": []}
@@ -35,14 +36,14 @@ def read_index(directory: Path) -> dict:
 
 
 def remove_checkpoints(directory: Path) -> None:
-    """Remove a directory of checkpoints. The index goes first: if the removal is interrupted, training begins again without the rest."""
+    """Remove a directory of checkpoints, the index first: if the removal is interrupted, training starts from scratch."""
     (directory / INDEX).unlink(missing_ok=True)
     remove_tree(directory)
 
 
 @contextlib.contextmanager
 def telling(path: Path):
-    """A damaged file fails in many ways; all mean the same to the user."""
+    """Convert all errors of reading a damaged checkpoint file to one UserError."""
     try:
         with naming(path):
             yield

@@ -1,7 +1,8 @@
 """Checkpoints of a training job: every rank writes its own file, then one checkpoint.json names the complete set.
 
-A reader trusts checkpoint.json alone, which is replaced atomically after all ranks have written; a job killed at any moment goes on
-from the set it names. The sets before it are deleted. A job of another number of ranks can take a set up: rank r finds what rank r had.
+A reader trusts only checkpoint.json, which is replaced atomically after all ranks have written. A job that is killed at any moment resumes
+from the set that it names. Earlier sets are deleted. A job with another number of ranks can resume from a set: rank r gets the state that
+the former rank r had.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from pyasr.train.job.checkpoint_index import INDEX, read_index, telling
 
 @dataclass
 class Checkpoint:
-    """A complete set, as one rank sees it.
+    """A complete set, as seen by one rank.
 
-    shared     what is true for all ranks
-    first      what belonged to rank 0
-    own        what belonged to the rank of this number; None where there was none
-    num_ranks  that wrote it
+    shared     state that is common to all ranks
+    first      state of rank 0
+    own        state of the rank with this number; None if that rank did not exist
+    num_ranks  number of ranks that wrote the set
     """
 
     shared: dict
@@ -39,7 +40,7 @@ class Checkpoint:
 def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict, frames_seen: int = 0) -> None:
     """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank must call this.
 
-    frames_seen  to be told of the set without reading it
+    frames_seen  written to the index, which can be read without the set
     """
     number = comm.bcast_object(read_index(directory)["number"] + 1 if comm.rank == 0 else None)
     directory.mkdir(exist_ok=True)
@@ -56,7 +57,7 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict, frames
 
 
 def load_checkpoint(directory: Path, comm: Comm) -> Checkpoint | None:
-    """The last complete set, or None where there is none."""
+    """The last complete set; None without one."""
     files = read_index(directory)["files"]
     if not files:
         return None
@@ -66,9 +67,10 @@ def load_checkpoint(directory: Path, comm: Comm) -> Checkpoint | None:
 
 
 def frames_to_leave_out(num_frames: list[int], done: int) -> list[int]:
-    """How many of its frames each rank leaves out in an epoch of which other ranks have seen `done` frames.
+    """Number of frames that each rank skips in an epoch of which a job with other ranks has processed `done` frames.
 
-    num_frames  of each rank in the whole epoch; each leaves out an equal share to within a frame, all together exactly `done`
+    num_frames  frames of each rank in the whole epoch; each rank skips the same share of them, to within a frame, and all together skip
+                exactly `done`
     """
     ends = [end * done // max(sum(num_frames), 1) for end in accumulate(num_frames, initial=0)]
     return [end - begin for begin, end in pairwise(ends)]
@@ -81,12 +83,12 @@ def _load(path: Path) -> dict:
 
 
 def shapes(parameters: list[torch.Tensor]) -> list[list[int]]:
-    """What is kept in a checkpoint to know its network by."""
+    """Shapes of the parameters, by which a checkpoint identifies its network."""
     return [list(parameter.shape) for parameter in parameters]
 
 
 def check_shapes(directory: Path, found: list[list[int]], wanted: list[list[int]]) -> None:
-    """Raise UserError unless the checkpoint's parameters have the shapes of this job's."""
+    """Raise UserError unless the parameters in the checkpoint have the shapes of this job's parameters."""
     if found != wanted:
         theirs, ours = (", ".join("x".join(map(str, shape)) for shape in part if len(shape) > 1) for part in (found, wanted))
         raise UserError(f"{directory}: a checkpoint of another network (layers {theirs}; this one has {ours}); "
@@ -94,12 +96,12 @@ def check_shapes(directory: Path, found: list[list[int]], wanted: list[list[int]
 
 
 def random_state(device: torch.device) -> dict:
-    """The state of torch's random generators that training on `device` draws from."""
+    """The state of torch's random generators that training on `device` uses."""
     return {"cpu": torch.get_rng_state(), "device": torch.cuda.get_rng_state(device) if device.type == "cuda" else None}
 
 
 def set_random_state(state: dict, device: torch.device) -> None:
-    """Go on from what `random_state` gave."""
+    """Restore the state that `random_state` returned."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda" and state["device"] is not None:
         torch.cuda.set_rng_state(state["device"], device)

@@ -1,15 +1,16 @@
-r"""Minibatches of chunks: for networks over time, some neighbouring frames of an utterance at once.
+r"""Minibatches of chunks of neighbouring frames of an utterance, for networks over time.
 
-An utterance of T frames is cut into ceil(T / c) chunks of c frames, the last of which ends where it ends, so that it begins inside the one
-before: what both have is not learned twice, its targets are `NO_TARGET` in the last. A shorter utterance is one chunk, its last frame
-repeated up to c, without targets there. Context is added to both sides, frames of the utterance, or its first and last one repeated.
-With subsampling s there is a target for every s-th frame, the first one included, and chunks begin at such frames: the last one may have
-up to s - 1 frames more than the utterance, its last one repeated.
+An utterance of T frames is cut into ceil(T / c) chunks of c frames. The last chunk ends with the utterance, so it may overlap the chunk
+before; the frames of the overlap have the target `NO_TARGET` in the last chunk, so they are not learned twice. An utterance of fewer than c
+frames is one chunk: its last frame is repeated, and the repeated frames have no target. Context is added on both sides: frames of the
+utterance, or its first and last frame repeated.
+With subsampling s, every s-th frame has a target, the first one included, and chunks begin at such frames. The last chunk may have up to
+s - 1 frames more than the utterance, whose last frame is repeated.
 
-Where the state of recurrent layers is carried from chunk to chunk, every chunk begins where the one before has ended, the last frame of
-an utterance is repeated up to whole chunks, and minibatches are of `pyasr.train.minibatches.rows`.
+If the state of recurrent layers is carried from chunk to chunk, every chunk begins where the previous one ends, the last frame of an
+utterance is repeated to fill its last chunk, and minibatches consist of `pyasr.train.minibatches.rows`.
 
-Every chunk counts as ceil(c / s) frames, whatever it has targets for, so that minibatches are all of one size.
+Every chunk counts as ceil(c / s) frames, however many targets it has, so all minibatches have the same size.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from pyasr.train.minibatches.feature_codec import Bytes, Plain
 from pyasr.train.minibatches.frames import FrameStore, store_bytes
 from pyasr.train.minibatches.rows import Rows, deal
 
-NO_TARGET = -100  # what torch's cross-entropy leaves out
+NO_TARGET = -100  # ignored by torch's cross-entropy
 RowMinibatches = Iterator[tuple[Rows, torch.Tensor]]
 
 
 @dataclass(frozen=True)
 class Packing:
-    """What a store makes of utterances.
+    """How a store divides utterances.
 
     left, right  frames of context
     chunk        frames of a chunk, c; 0: single frames, spliced with their context
@@ -48,40 +49,40 @@ class Packing:
 
     @property
     def item_frames(self) -> int:
-        """What an item counts."""
+        """Number of frames that an item counts as."""
         return -(-self.chunk // self.subsampling) if self.chunk else 1
 
     def whole(self, minibatch: int) -> int:
-        """The number of frames nearest to `minibatch`, but not greater, that items make; of one item at least."""
+        """The largest number of frames up to `minibatch` that whole items have, at least one item."""
         return max(minibatch // self.item_frames, 1) * self.item_frames
 
     @property
     def width(self) -> int:
-        """Frames of a spliced input; 1 where the network splices."""
+        """Frames of a spliced input; 1 if the network splices."""
         return 1 if self.chunk else self.left + 1 + self.right
 
     def num_frames(self, lengths: np.ndarray) -> np.ndarray:
-        """What utterances of these lengths count, int64."""
+        """Number of frames that utterances of these lengths count as, int64."""
         return -(-lengths // self.chunk) * self.item_frames if self.chunk else lengths
 
     def taken(self, lengths: np.ndarray) -> np.ndarray:
-        """Frames that utterances of these lengths take in a store, those that are repeated included, int64."""
+        """Number of frames that utterances of these lengths occupy in a store, repeated frames included, int64."""
         whole = self.chunk if self.carried else self.subsampling
         return np.maximum(-(-lengths // whole) * whole, self.chunk)
 
     def num_bytes(self, lengths: np.ndarray, dim: int, code: Plain | Bytes) -> np.ndarray:
-        """Memory for each utterance, int64."""
+        """Memory for each utterance, in bytes, int64."""
         return store_bytes(self.taken(lengths), self.left, self.right, dim, code)
 
     def store(self, features: Iterable[np.ndarray], targets: list[np.ndarray], dim: int, code: Plain | Bytes, pinned: bool) -> FrameStore:
-        """A store of utterances: features (T, dim) and targets (T,) of each."""
+        """A store of utterances with features (T, dim) and targets (T,) each."""
         if not self.chunk:
             return FrameStore(features, targets, self.left, self.right, dim, code, pinned)
         return (RowStore if self.carried else ChunkStore)(features, targets, self, dim, code, pinned)
 
 
 class ChunkStore(FrameStore):
-    """Frames in memory, gathered in chunks: inputs (N, left + c + right, dim), targets (N, ceil(c / s))."""
+    """Frames in memory, gathered into chunks: inputs (N, left + c + right, dim), targets (N, ceil(c / s))."""
 
     def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, dim: int,
                  code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
@@ -96,17 +97,17 @@ class ChunkStore(FrameStore):
         self.num_items, self.item_frames = len(self._frame), packing.item_frames
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
-        """As of all stores."""
+        """As `FrameStore.move`."""
         super().move(device, dtype)
         self._frame, self._num_known = self._frame.to(device), self._num_known.to(device)
         self._offsets, self._rows = self._offsets.to(device), self._rows.to(device)
 
     def tensors(self) -> list[torch.Tensor]:
-        """As of all stores."""
+        """As `FrameStore.tensors`."""
         return [*super().tensors(), self._frame, self._num_known, self._offsets, self._rows]
 
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and targets of the chunks `index`; inputs lie in memory time first."""
+        """Inputs and targets of the chunks `index`. Inputs have a time-major memory layout."""
         frame = self._frame[index]
         rows = (self._rows[:, None] + self._first_row[frame]).flatten()
         inputs = self.code.decode(self.frames.index_select(0, rows), self.dtype).view(len(self._rows), len(index), self.dim)
@@ -115,7 +116,7 @@ class ChunkStore(FrameStore):
 
 
 class RowStore(ChunkStore):
-    """Chunks in rows: minibatches are (`Rows`, targets), each of which goes on where the one before has ended."""
+    """Chunks in rows: minibatches are (`Rows`, targets), each of which continues the previous one."""
 
     def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, *arguments):
         super().__init__(features, targets, packing, *arguments)
@@ -124,26 +125,26 @@ class RowStore(ChunkStore):
         self._begins[(np.cumsum(self._num_chunks) - self._num_chunks)[self._num_chunks > 0]] = True
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
-        """As of all stores."""
+        """As `FrameStore.move`."""
         super().move(device, dtype)
         self._begins = self._begins.to(device)
 
     def tensors(self) -> list[torch.Tensor]:
-        """As of all stores."""
+        """As `FrameStore.tensors`."""
         return [*super().tensors(), self._begins]
 
     def in_turn(self, minibatch: int) -> RowMinibatches:
-        """All chunks, utterances dealt as they lie."""
+        """All chunks; utterances are dealt in their order in memory."""
         yield from self._in_rows(np.arange(len(self._num_chunks)), minibatch, 0)
 
     def shuffled(self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0,
                  draw: tuple[int, int] = ALL) -> RowMinibatches:  # fmt: skip
-        """As of all stores, utterances drawn and dealt in an order that depends on `seed` and `names` alone; nothing is `missing` before
-        the first minibatch, with which all rows begin."""
+        """As `FrameStore.shuffled`; utterances are drawn and dealt in an order that depends only on `seed` and `names`. `missing` is
+        ignored, because all rows begin with the first minibatch."""
         yield from self._in_rows(self._drawn(draw, seed, *names), minibatch, begin // self.item_frames)
 
     def drawn_frames(self, draw: tuple[int, int], seed: int, *names: object) -> int:
-        """As of all stores."""
+        """As `FrameStore.drawn_frames`."""
         return int(self._num_chunks[self._drawn(draw, seed, *names)].sum()) * self.item_frames
 
     def _drawn(self, draw: tuple[int, int], seed: int, *names: object) -> np.ndarray:
@@ -152,7 +153,7 @@ class RowStore(ChunkStore):
         return generator(seed, "rows", *names).permutation(num_utterances)[: num_drawn(num_utterances, draw)]
 
     def _in_rows(self, order: np.ndarray, minibatch: int, begin: int) -> RowMinibatches:
-        """All chunks of the utterances `order` but the first `begin`."""
+        """All chunks of the utterances `order` except the first `begin` chunks."""
         chunks, sizes = deal(self._num_chunks, order, max(minibatch // self.item_frames, 1))
         for start, size in zip(np.cumsum(sizes) - sizes, sizes):
             first = max(begin - start, 0)
@@ -163,8 +164,11 @@ class RowStore(ChunkStore):
 
 
 def places(lengths: np.ndarray, taken: np.ndarray, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of every chunk of utterances of these lengths, which take `taken` frames of a store, at least `chunk`: its first frame, counted over
-    utterances, and how many of its frames belong to the chunk before; int64."""
+    """The first frame of every chunk, counted over utterances, and the number of its frames that belong to the chunk before; int64.
+
+    lengths  frames of each utterance
+    taken    frames that each utterance occupies in a store, at least `chunk`
+    """
     numbers = -(-lengths // chunk)
     utterance = np.arange(len(lengths)).repeat(numbers)
     number = np.arange(len(utterance)) - (np.cumsum(numbers) - numbers)[utterance]
@@ -173,12 +177,12 @@ def places(lengths: np.ndarray, taken: np.ndarray, chunk: int) -> tuple[np.ndarr
 
 
 def _repeat_last(x: np.ndarray, num: int) -> np.ndarray:
-    """At least `num` rows; zeros where there is none to repeat."""
+    """`x` with its last row repeated up to at least `num` rows; zeros if `x` is empty."""
     if len(x) >= num:
         return x
     return np.concatenate([x, x[-1:].repeat(num - len(x), 0)]) if len(x) else np.zeros((num, *x.shape[1:]), x.dtype)
 
 
 def _fill(pdfs: np.ndarray, num: int) -> np.ndarray:
-    """At least `num` targets."""
+    """`pdfs` with `NO_TARGET` appended up to at least `num` targets."""
     return pdfs if len(pdfs) >= num else np.concatenate([pdfs, np.full(num - len(pdfs), NO_TARGET, pdfs.dtype)])

@@ -1,7 +1,7 @@
-"""Frames in memory: kept once, unspliced and compact, gathered into spliced minibatches by index.
+"""Frames in memory, stored once, unspliced and compact, and gathered into spliced minibatches by index.
 
-Each utterance is stored with its first frame repeated `left` times before it and its last `right` times after it. The spliced input of
-a frame is then the rows i .. i + left + right of the store, so a minibatch is one selection of rows, and no frame is stored twice.
+Each utterance is stored with its first frame repeated `left` times before it and its last frame `right` times after it. The spliced input
+of a frame is then the rows i .. i + left + right of the store, so a minibatch is one selection of rows, and no frame is stored twice.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from pyasr.tensor.copies import moved
 from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.minibatches.feature_codec import Bytes, Plain
 
-_FRAME_BYTES = 12  # beside the features of a frame: its target, first row, and place in the order of the epoch
+_FRAME_BYTES = 12  # of a frame in addition to its features: target, first row, place in the order of the epoch
 
 
 class FrameStore:
     """Unspliced frames of some utterances with their targets.
 
-    `num_frames` frames of `dim` columns; `gather(index)` gives inputs (len(index), (left + 1 + right) dim) and targets (len(index),) of
+    `num_frames` frames of `dim` columns; `gather(index)` returns inputs (len(index), (left + 1 + right) dim) and targets (len(index),) of
     frames 0 .. num_frames - 1, counted over utterances.
 
-    What is gathered, and shuffled, are items: frames here; those of a subclass may have several targets each.
+    The unit of gathering and shuffling is an item: a frame here; an item of a subclass may have several targets.
 
-    num_items    items
-    item_frames  targets of each; num_frames is the product
-    features  one float32 (T, dim) for each utterance, taken one after the other
+    num_items    number of items
+    item_frames  targets per item; num_frames is the product of both
+    features  one float32 (T, dim) for each utterance, read one after the other
     targets   one (T,) for each utterance
-    code      how features are kept
-    pinned    in host memory from which a GPU copies by itself
+    code      storage of features
+    pinned    whether frames are in pinned host memory, from which a GPU copies by itself
     """
 
     def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], left: int, right: int, dim: int,
@@ -53,11 +53,11 @@ class FrameStore:
 
     @property
     def num_frames(self) -> int:
-        """Targets of all items."""
+        """Number of targets of all items."""
         return self.num_items * self.item_frames
 
     def _put(self, begin: int, end: int, x: torch.Tensor) -> None:
-        """An utterance into rows begin .. end - 1."""
+        """Write an utterance to rows begin .. end - 1."""
         if not len(x):
             return
         first, behind = begin + self.left, end - self.right
@@ -66,7 +66,8 @@ class FrameStore:
         self.frames[behind:end] = self.frames[behind - 1]
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Give inputs on `device`, as `dtype`. What is kept in float32 is narrowed to that: no more is lost than in the minibatches."""
+        """Return inputs on `device` in type `dtype` from now on. Features in float32 are narrowed to it, which loses no more precision than
+        the conversion of minibatches."""
         kept = dtype if self.frames.dtype == torch.float32 else self.frames.dtype
         self.frames = moved(self.frames, device, kept)
         self.targets = self.targets.to(device, non_blocking=True)
@@ -75,7 +76,7 @@ class FrameStore:
         self.dtype = dtype
 
     def tensors(self) -> list[torch.Tensor]:
-        """What `move` moves."""
+        """The tensors that `move` moves."""
         return [self.frames, self.targets, self._first_row, self._window]
 
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -85,25 +86,27 @@ class FrameStore:
         return self.code.decode(inputs, self.dtype), self.targets[index].long()
 
     def in_turn(self, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All items in minibatches of so many frames, as they lie."""
+        """All items in minibatches of `minibatch` frames, in stored order."""
         yield from self._minibatches(torch.arange(self.num_items), minibatch)
 
     def shuffled(
         self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0, draw: tuple[int, int] = ALL
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All items that are drawn but those of the first `begin` frames, in minibatches, in an order that depends on `seed` and `names`
-        alone; before the others comes one of `missing` frames."""
+        """All drawn items except those of the first `begin` frames, in minibatches, in an order that depends only on `seed` and `names`.
+
+        missing  frames of an additional minibatch before the others; 0: none
+        """
         order = self.epoch_order(seed, *names)[begin // self.item_frames : num_drawn(self.num_items, draw)]
         first = missing // self.item_frames
         yield from self._minibatches(order[:first], minibatch)
         yield from self._minibatches(order[first:], minibatch)
 
     def drawn_frames(self, draw: tuple[int, int], _seed: int, *_names: object) -> int:
-        """Targets of the items that `shuffled` gives."""
+        """Number of targets of the items that `shuffled` yields."""
         return num_drawn(self.num_items, draw) * self.item_frames
 
     def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
-        """All items in an order that depends on the arguments, and on the kind of device, alone."""
+        """All items in an order that depends only on the arguments and on the kind of device."""
         device = self.targets.device
         random = torch.Generator(device).manual_seed(int(generator(seed, "shuffle", *names).integers(1 << 62)))
         return torch.randperm(self.num_items, generator=random, device=device, dtype=_index_type(self.num_items))
@@ -115,10 +118,10 @@ class FrameStore:
 
 
 def store_bytes(lengths: np.ndarray, left: int, right: int, dim: int, code: Plain | Bytes) -> np.ndarray:
-    """Bytes of a store for each of its utterances, of `lengths` frames, int64 (len(lengths),)."""
+    """Bytes of a store for each utterance of `lengths` frames, int64 (len(lengths),)."""
     return (lengths + left + right) * (dim * code.stored.itemsize) + lengths * _FRAME_BYTES
 
 
 def _index_type(number: int) -> torch.dtype:
-    """The narrowest type of indices below `number`."""
+    """The narrowest index type for indices below `number`."""
     return torch.int32 if number < 1 << 31 else torch.int64

@@ -1,4 +1,4 @@
-"""Minibatches of whole utterances, one after the other, with their lattices."""
+"""Minibatches of concatenated whole utterances with their lattices."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LatticeMinibatches = Iterator[tuple[torch.Tensor, LatticeSupervision]]
 
 
 class LatticeUtterances(Utterances):
-    """Utterances whose hypotheses are fetched whenever they are trained on.
+    """Utterances whose hypotheses are read from `hypotheses` for each minibatch.
 
-    reader      of the model's input
-    model       whose normalisation the input gets
+    reader      reader of the model's input
+    model       model whose normalisation is applied to the input
     references  transition-ids of the frames, in place of pdfs
-    arguments   the last ones of `Utterances`
+    arguments   the last arguments of `Utterances`
     """
 
     def __init__(self, reader: FeatureReader, model: AcousticModel, references: Targets, keys: list[str], hypotheses: HypothesesStore,
@@ -35,23 +35,23 @@ class LatticeUtterances(Utterances):
         self.hypotheses, self.mean, self.inverse_std = hypotheses, model.mean, model.inverse_std
 
     def mean_minibatch(self, comm: Comm) -> float:
-        """Frames that a minibatch of all ranks has on average, as they are in turn. Every rank must call this."""
+        """Average number of frames per minibatch over all ranks, with utterances in the order of `keys`. Every rank must call this."""
         number = len(self._cut(np.arange(len(self.keys))))
         num_frames, number = comm.allreduce(np.array([self.lengths.sum(), number], np.float64))
         return num_frames / max(number, 1.0)
 
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> LatticeMinibatches:
-        """(normalised inputs (T, input_dim), supervision) of all utterances of an epoch in random order, but those that begin among the
-        first `begin` frames."""
+        """(normalised inputs (T, input_dim), supervision) of the utterances of an epoch in random order, except those that begin within
+        the first `begin` frames."""
         order, ends = self._epoch(epoch)
         yield from map(self.minibatch_of, self._cut(order[ends - self.lengths[order] >= begin]))
 
     def in_turn(self, _size: int) -> LatticeMinibatches:
-        """The same in the order of `keys`."""
+        """The same for all utterances in the order of `keys`."""
         yield from map(self.minibatch_of, self._cut(np.arange(len(self.keys))))
 
     def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, LatticeSupervision]:
-        """Utterances `members` (indices into `keys`), one after the other."""
+        """A minibatch of the utterances `members` (indices into `keys`), concatenated."""
         keys = [self.keys[i] for i in members]
         x = torch.from_numpy(np.concatenate([self._features(key) for key in keys]))
         x = ((x - self.mean) * self.inverse_std).to(self.device, self.dtype)
@@ -61,16 +61,16 @@ class LatticeUtterances(Utterances):
         return int(self.lengths[members].sum())
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """(indices into `keys` in the random order of an epoch, the frames up to the end of each)"""
+        """(indices into `keys` in the random order of an epoch, number of frames up to the end of each)."""
         order = self._drawn(self._random(epoch))
         return order, np.cumsum(self.lengths[order])
 
     def _features(self, key: str) -> np.ndarray:
-        """The model's input (T, input_dim). Raises UserError where it is of no use."""
+        """The model's input (T, input_dim). Raises UserError if its shape does not fit or it has values that are not finite."""
         features, num_frames = self.reader[key], len(self.targets.pdfs_of(key))
         if features.shape != (num_frames, len(self.mean)):
             found = f"the input of {key} has {features.shape[0]} frames of {features.shape[1]} columns"
-            expected = f"its alignment {num_frames} frames, the model {len(self.mean)} columns"
+            expected = f"but its alignment has {num_frames} frames and the model {len(self.mean)} columns"
             raise UserError(f"{self.reader.data}: {found}, {expected}; give the features that the model was trained on")
         check_numbers(features, key, self.reader.data)
         return features

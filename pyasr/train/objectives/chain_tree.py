@@ -1,8 +1,9 @@
-"""The tree of LF-MMI networks: left biphones with HMMs of one frame or more, from alignments of any GMM system at a third of its frames.
+"""The decision tree of LF-MMI networks: left biphones with HMMs of one frame or more, from alignments of any GMM system, by default at a
+third of its frame rate.
 
-Jobs accumulate statistics of the utterances that were chosen before in STATS_DIR/JOB.npz, then one makes DIR/tree and DIR/final.mdl, a
-transition model alone.
-Features are those of the system that made the alignments, with its transforms of speakers. As in Kaldi's steps/nnet3/chain/build_tree.sh.
+Jobs accumulate statistics of the chosen utterances in STATS_DIR/JOB.npz. Then one job writes DIR/tree and DIR/final.mdl, which contains
+only a transition model. Features are those of the system that made the alignments, with its speaker transforms. As in Kaldi's
+steps/nnet3/chain/build_tree.sh.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ _CONTEXT = dict(context_width=2, central_position=1)
 class ChainTreeOptions(TreeOptions):
     """The decision tree of an LF-MMI network."""
 
-    split_thresh: float = option(100.0, "smallest gain in log-likelihood of a split, counted over the frames that are kept", minimum=0.0)
-    frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "of so many frames one is kept, and answered by networks", minimum=1)
-    tree_seed: int = option(0, "seed of the clustering of phones for questions")
+    split_thresh: float = option(100.0, "minimum log-likelihood gain of a split, summed over the subsampled frames", minimum=0.0)
+    frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "keep every N-th frame; networks output at this rate", minimum=1)
+    tree_seed: int = option(0, "random seed of the phone clustering that yields the questions")
 
 
 @dataclass(frozen=True)
 class ChainTreeSpec:
-    """The work of all jobs; transform_dir has the speakers' transforms, if the system is adapted to them."""
+    """The input of all jobs. transform_dir contains the speaker transforms; None if the system is not speaker-adapted."""
 
     data: Path
     lang: Path
@@ -63,9 +64,10 @@ class ChainTreeSpec:
 
 
 def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
-    """Make STATS_DIR with the list of the utterances that have features, an alignment and a frame for each phone; the log names others.
+    """Create STATS_DIR with the list of utterances that have features, an alignment and a kept frame for each phone. The log names the
+    skipped utterances.
 
-    Raises UserError where these are too many, and where features and alignments do not match.
+    Raises UserError if too many are skipped, or if features and alignments do not match.
     """
     reader, lengths, factor = FeatureReader(spec.data, InputOptions(cmvn="none")), TableBuilder(), spec.tree.frame_subsampling_factor
     for utt, tids in iterate_job_archives(spec.ali_dir):
@@ -79,7 +81,7 @@ def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
 
 
 def _crowded(spec: ChainTreeSpec, keys: Container[str]) -> set[str]:
-    """Those of the utterances `keys` whose alignments have more phones than frames that are kept."""
+    """The utterances among `keys` whose alignments have more phones than kept frames."""
     trans, found = read_transitions(spec.ali_dir / MODEL), set[str]()
     for archive in job_archive_files(spec.ali_dir):
         alignments = {utt: tids for utt, tids in iterate_int_vectors(archive) if utt in keys}
@@ -89,12 +91,12 @@ def _crowded(spec: ChainTreeSpec, keys: Container[str]) -> set[str]:
 
 
 def parts_to_count(spec: ChainTreeSpec) -> AbstractContextManager[None]:
-    """In the block, the jobs have their parts of the data directory."""
+    """A context in which each job has its part of the data directory."""
     return parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), INPUT_TABLES)
 
 
 def accumulate_shard(spec: ChainTreeSpec, job: int) -> None:
-    """Statistics of the `job`-th part of the utterances, 1-based; of a part of which none was chosen, nothing is written."""
+    """Write the statistics of part `job` (1-based) of the utterances; nothing for a part without chosen utterances."""
     lang, chosen = LangDir(spec.lang), Table.read(spec.out / STATS_DIR / _UTTERANCES)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
     mine = [utt for utt in part.utterances if utt in chosen]
@@ -120,7 +122,7 @@ class _Kept:
 
 
 def make_tree(spec: ChainTreeSpec, job: int) -> None:
-    """Tree and transition model from the statistics of all jobs."""
+    """Write the tree and the transition model from the statistics of all jobs."""
     lang, topology = LangDir(spec.lang), chain_topology(read_transitions(spec.ali_dir / MODEL).topology.phones)
     stats = rounded(TreeStats.add([TreeStats.load(path) for path in sorted((spec.out / STATS_DIR).glob("*.npz"))]))
     questions = make_questions(stats, lang.sets, lang.extra_questions, pdf_classes=(0, 1), seed=spec.tree.tree_seed)

@@ -1,4 +1,4 @@
-"""CTC training of a network over time, on MPI ranks: from transcripts to the model file."""
+"""CTC training of a network over time on MPI ranks: from transcripts to the model file."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pyasr.train.totals import SequenceTotals
 
 
 class CtcTotals(SequenceTotals):
-    """Sums over units: loss (nats), nothing, units."""
+    """Sums over units: loss (nats), 0, number of units."""
 
     def text(self) -> str:
         """For log lines."""
-        return f"objective {self.objective:.4f} a unit" if self.sums[2] else "no units"
+        return f"objective {self.objective:.4f} per unit" if self.sums[2] else "no units"
 
     def metrics(self) -> dict[str, float]:
         """For metrics.jsonl."""
@@ -51,7 +51,7 @@ class Ctc(SequenceCriterion):
 
 
 def train_rank(spec: CtcSpec, comm: Comm) -> None:
-    """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the units' priors."""
+    """Train on this rank's utterances together with all other ranks; rank 0 writes final.nnet, with the priors of the units."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy, seed = make_strategy(comm, options.mixing), options.loop.train_seed
     parts = targets.parts(strategy.share, comm.rank, comm.size)
@@ -70,8 +70,8 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
 
 
 def counts_of_labels(targets: Targets) -> np.ndarray:
-    """How often each unit stands in the transcripts, with a blank before each unit and after the last: what the priors of units are by
-    (Y. Miao et al., ASRU 2015). int64 (num_units,)."""
+    """Occurrences of each unit in the transcripts, with a blank before each unit and after the last, int64 (num_units,): the counts from
+    which the priors of units are computed (Y. Miao et al., ASRU 2015)."""
     counts = targets.counts()
     counts[BLANK] = counts.sum() + len(targets.keys)
     return counts

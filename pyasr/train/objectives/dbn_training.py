@@ -1,4 +1,4 @@
-"""Pretraining of a deep belief net on MPI ranks, machine by machine, with the loop, the mixing and the checkpoints of DNN training."""
+"""Pretraining of a deep belief net on MPI ranks, RBM by RBM, with the loop, the mixing and the checkpoints of DNN training."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pyasr.train.sgd.rbm_learner import MomentumSchedule, RbmLearner
 from pyasr.train.steps.dbn_step import UTTERANCES_FILE, DbnTraining, PretrainSpec
 from pyasr.train.targets.pdf_targets import Targets
 
-_BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
+_BIAS_FRAMES = 100_000  # over all ranks, for the mean activations
 _BIAS_BLOCK = 1024
 
 
 def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
-    """Train machine after machine on this rank's shard, together with all others; rank 0 writes final.dbn after each.
+    """Train one RBM after the other on this rank's shard, together with all other ranks; rank 0 writes final.dbn after each RBM.
 
-    Finished machines of an interrupted run are taken from there.
+    The finished RBMs of an interrupted run are read from final.dbn.
     """
     options = spec.training
     targets = Targets.load(spec.out / UTTERANCES_FILE)
@@ -47,18 +47,18 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
 
 
 def _finished_before(path: Path, input_dim: int, hidden_dim: int) -> list[Rbm]:
-    """The machines of an interrupted run."""
+    """The RBMs of an interrupted run."""
     if not path.exists():
         return []
     dbn = load_dbn(path)
     if dbn.dims != [input_dim] + [hidden_dim] * len(dbn.rbms):
-        found = f"machines of {dbn.dims[1]} units on {dbn.dims[0]} inputs; these options give {hidden_dim} on {input_dim}"
-        raise UserError(f"{path}: {found}; give the options of those machines, or --force to train from the start")
+        found = f"RBMs of {dbn.dims[1]} units on {dbn.dims[0]} inputs, but these options give {hidden_dim} units on {input_dim} inputs"
+        raise UserError(f"{path}: {found}; give the options of those RBMs, or --force to train from the start")
     return dbn.rbms
 
 
 def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm]) -> Rbm:
-    """The machine on top of `rbms`."""
+    """The next RBM, trained on top of `rbms`."""
     options, number = spec.training, len(rbms) + 1
     schedule_options = layer_schedule(options, gaussian=not rbms)
     strategy = make_strategy(comm, options.mixing)
@@ -75,22 +75,22 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm])
 
 
 def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
-    """Rate and epochs of a machine."""
+    """Learning rate and epochs of an RBM."""
     rate, epochs = (options.rbm.rbm_lr_low, 2 * options.rbm.rbm_iter) if gaussian else (options.rbm.rbm_lr, options.rbm.rbm_iter)
     return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
 
 
 def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, number: int, comm: Comm) -> RbmLearner:
-    """Machine `number` (1: the Gaussian one) with its initial parameters, the same on all ranks; samples differ by rank."""
+    """RBM `number` (1: the Gaussian one) with its initial parameters, which are the same on all ranks; samples differ by rank."""
     mean = mean_activation(corpus.training, below, comm, options.loop.train_seed) if number > 1 else None
     rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
     rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
     samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
-    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"machine {number}", options.momentum)
+    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"RBM {number}", options.momentum)
 
 
 def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:
-    """Mean probability of each hidden unit of the highest machine below, over frames of all ranks; float32 on the CPU."""
+    """Mean probability of each hidden unit of the topmost RBM below, over frames of all ranks; float32 on the CPU."""
     store, chosen = choose_frames(frames, _BIAS_FRAMES, comm, seed)
     sums = np.zeros(below.dim + 1)
     for index in chosen.split(_BIAS_BLOCK):
@@ -101,7 +101,7 @@ def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torc
 
 
 def finished(learner: RbmLearner) -> Rbm:
-    """A copy of the learner's machine in float32 on the CPU."""
+    """A copy of the learner's RBM in float32 on the CPU."""
     rbm = Rbm(*reversed(learner.rbm.weight.shape), learner.rbm.gaussian)
     for parameter, value in zip(rbm.parameters(), learner.flat.values()):
         parameter.copy_(value)
@@ -116,7 +116,7 @@ def _announce(job: Trainer, schedule: ScheduleOptions, number: int) -> None:
     rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     job.comm.say(
-        f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
+        f"RBM {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
         f"{job.comm.size} ranks, products in {job.learner.products}; {schedule.lr_scaling} scaling: "
         f"effective rate {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
     )

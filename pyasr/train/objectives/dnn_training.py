@@ -1,4 +1,4 @@
-"""Cross-entropy training of an acoustic model on MPI ranks: what one rank does from the data to the model file."""
+"""Cross-entropy training of an acoustic model on MPI ranks: the work of one rank, from the data to the model file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from pyasr.train.targets.soft_target_files import SoftTargetFiles
 
 def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Trainer, make_shard: Callable[..., Shard] = Shard,
                limit: Callable[..., int] = limit_of_frames) -> None:  # fmt: skip
-    """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
+    """Train on this rank's shard together with all other ranks; rank 0 writes final.nnet. The functions have the parameters of their
+    defaults."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
     soft = SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm) if options.teacher.teacher else None
@@ -83,7 +84,7 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
 
 def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: torch.Generator,
                  fixed: FixedParts = FixedParts()) -> Network:  # fmt: skip
-    """The network to begin with, with random parameters."""
+    """The initial network with random parameters."""
     over_time = options.over_time
     if over_time.network:
         chunk = 0 if over_time.carry_state else over_time.chunk
@@ -98,7 +99,7 @@ def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: to
 
 def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, strategy: Strategy, sample: Sample | None,
                 recent: RecentModels) -> Growth:  # fmt: skip
-    """All that happens to the network beside learning."""
+    """All changes of the network besides its training, and the saving of models to be combined."""
     actions, keeping = [], []
     if options.growth.fix_period_frames:
         actions.append((options.growth.fix_period_frames, SaturationFix(sample)))

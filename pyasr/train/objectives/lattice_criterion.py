@@ -1,4 +1,4 @@
-"""Criteria on lattices (MMI, boosted MMI, sMBR, MPFE) for the training loop."""
+"""Lattice criteria (MMI, boosted MMI, sMBR, MPFE) for the training loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyasr.train.totals import SequenceTotals
 
 
 class LatticeTotals(SequenceTotals):
-    """Sums over frames: the criterion's negative, rejected frames, frames. The objective of sMBR and MPFE is the expected accuracy."""
+    """Sums over frames: negated criterion, rejected frames, frames. The objective of sMBR and MPFE is the expected accuracy."""
 
     def text(self) -> str:
         """For log lines."""
@@ -29,7 +29,7 @@ class LatticeTotals(SequenceTotals):
 
 
 class LatticeCriterion(SequenceCriterion):
-    """`objective` of whole utterances, which networks over time answer one after the other."""
+    """`objective` on whole utterances. Networks over time process one utterance at a time."""
 
     totals = LatticeTotals
 
@@ -42,7 +42,7 @@ class LatticeCriterion(SequenceCriterion):
         return self.objective.loss(_logits(network, x, targets), targets)
 
     def uses_layers_once(self, network: nn.Module) -> bool:
-        """Only a feed-forward network answers all utterances of a minibatch at once."""
+        """True for a feed-forward network, which processes all utterances of a minibatch at once."""
         return isinstance(network, FeedForward)
 
 

@@ -1,15 +1,15 @@
-r"""LF-MMI of chunks, for the training loop.
+r"""The LF-MMI criterion on chunks, for the training loop.
 
-What a minibatch of chunks is trained by, with F the objective of `pyasr.sequence.lfmmi` for the network's outputs y, q the softmax of its
-second outputs, and g the posteriors of the numerators, which are taken as they are,
+F is the objective of `pyasr.sequence.lfmmi` for the network's outputs y, z are the second outputs, q is their softmax, and g are the
+posteriors of the numerators, which are constants. The derivatives
 
-    dF/dy   and   dX/dz,       X = sum_t sum_p g_t(p) log q_t(p)              z the second outputs
+    dF/dy   and   dX/dz,       X = sum_t sum_p g_t(p) log q_t(p)
 
-meet in the layers below the two output layers as dF + c dX, c = --xent-regularize. X teaches frame by frame what F teaches as a whole, and
-its layer is left out of the final model.
+are combined in the layers below the two output layers to dF + c dX, c = --xent-regularize. X is a frame-level criterion with the
+numerators of F; its output layer is not part of the final model.
 
-Frames that a chunk has in common with the one before, for which its targets are `NO_TARGET`, are context for both: they have derivatives
-in the one before alone. Targets are the numbers of outputs, counted over the utterances of the training set.
+Frames that a chunk shares with the one before, which have the target `NO_TARGET`, are context: they have derivatives only in the chunk
+before. Targets are the numbers of outputs, counted over the utterances of the training set.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pyasr.train.minibatches.over_time import Phases
 from pyasr.train.sgd.criterion import Criterion
 from pyasr.train.totals import SequenceTotals
 
-_MOST_KEPT = 20_000  # numerators, of about 15 kB each; those of more chunks are made whenever they are wanted
+_MAX_KEPT = 20_000  # numerators in memory, of about 15 kB each; those of further chunks are computed for each minibatch
 
 
 class Numerators:
-    """The numerators of chunks, found by the numbers of their outputs.
+    """The numerators of chunks, identified by the numbers of their outputs.
 
-    aligned  the phones of all utterances, in the order in which their outputs are numbered
+    aligned  the phones of all utterances, in the order of their outputs' numbers
     """
 
     def __init__(self, maker: SupervisionMaker, aligned: PackedPhones | Mapping[str, AlignedPhones]):
@@ -48,7 +48,7 @@ class Numerators:
         self._kept: dict[tuple[int, int], Supervision] = {}
 
     def of(self, targets: Tensor) -> list[Supervision]:
-        """Those of chunks (N, T'), each of its first outputs up to the last one that is a target; one is, in every chunk."""
+        """The numerators of chunks (N, T'), each from the first output to the last output that is a target. Every chunk must have one."""
         return [self._of_chunk(row) for row in targets.cpu().numpy()]
 
     def _of_chunk(self, row: np.ndarray) -> Supervision:
@@ -57,7 +57,7 @@ class Numerators:
         found = self._kept.get(place)
         if found is None:
             found = self._make(*place)
-            if len(self._kept) < _MOST_KEPT:
+            if len(self._kept) < _MAX_KEPT:
                 self._kept[place] = found
         return found
 
@@ -68,11 +68,11 @@ class Numerators:
 
 
 class LfMmiTotals(SequenceTotals):
-    """Sums over outputs: F negated, without the penalty on outputs, cross-entropy of the second outputs, outputs."""
+    """Sums over outputs: -F without the penalty on outputs, cross-entropy of the second outputs, number of outputs."""
 
     @property
     def cross_entropy(self) -> float:
-        """Nats an output."""
+        """Cross-entropy in nats per output."""
         return float(self.sums[1] / max(self.sums[2], 1.0))
 
     def text(self) -> str:
@@ -88,9 +88,9 @@ class LfMmiTotals(SequenceTotals):
 
 
 class LfMmi(Criterion):
-    """LF-MMI for a network, or for one with two outputs.
+    """LF-MMI for a network with one or two output layers.
 
-    phases  which frames of a chunk the network sees in a minibatch
+    phases  the frames of a chunk that the network gets in a minibatch
     """
 
     totals = LfMmiTotals
@@ -100,15 +100,15 @@ class LfMmi(Criterion):
         self.graph, self.numerators, self.options, self.phases = graph, numerators, options, phases
 
     def loss(self, network: nn.Module, x: Tensor, targets: Tensor, number: int | None = None) -> tuple[Tensor, Tensor]:
-        """-F - X with the derivatives above, and (F without the penalty on outputs, X, both negated, outputs). Chunks whose likelihoods are
-        not finite are left out."""
+        """-F - X with the derivatives above, and (-F without the penalty on outputs, -X, number of outputs). Chunks whose likelihoods are
+        not finite are skipped."""
         outputs = network(self.phases.cut(x, number))
         logits, second = outputs if isinstance(outputs, tuple) else (outputs, None)
         known = (targets != NO_TARGET)[:, :, None]
         objf, posteriors, counts = lf_mmi_with_posteriors(_only(logits, known), self.numerators.of(targets), self.graph, self.options)
         loss, cross_entropy = -objf, objf.new_zeros(())
         if second is not None:
-            second = torch.where(posteriors.sum(2, keepdim=True) > 0, second, 0.0)  # others count nothing, even if they are not finite
+            second = torch.where(posteriors.sum(2, keepdim=True) > 0, second, 0.0)  # others count as 0, even if they are not finite
             cross_entropy = -(posteriors * torch.log_softmax(_only(second, known).to(posteriors), 2)).sum()
             loss = loss + cross_entropy
         self.num_left_out += counts.num_left_out
@@ -116,12 +116,12 @@ class LfMmi(Criterion):
         return loss, torch.tensor(sums, dtype=torch.float64, device=loss.device)
 
     def log_probability(self, network: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
-        """F with the penalty, scaled as if only targets were counted: what models are combined by."""
+        """F with the penalty, scaled as if only targets were counted: the objective for the combination of models."""
         logits = network.main if isinstance(network, TwoOutputs) else network
         objf, _, counts = lf_mmi_with_posteriors(logits(self.phases.cut(x)), self.numerators.of(targets), self.graph, self.options)
         return objf * (float((targets != NO_TARGET).sum()) / max(counts.num_frames, 1))
 
 
 def _only(logits: Tensor, known: Tensor) -> Tensor:
-    """The same, with derivatives where a target is known."""
+    """`logits` with derivatives only for known targets."""
     return torch.where(known, logits, logits.detach())

@@ -1,4 +1,4 @@
-"""LF-MMI training of a network over time, on MPI ranks: from phone alignments and a chain tree to the model file."""
+"""LF-MMI training of a network over time on MPI ranks: from phone alignments and a chain tree to the model file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 
 
 def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
-    """Train on this rank's chunks, together with all others; rank 0 writes final.nnet, without the second output layer."""
+    """Train on this rank's chunks together with all other ranks; rank 0 writes final.nnet, without the second output layer."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy = make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,

@@ -1,8 +1,9 @@
-"""From a text and a vocabulary to an LSTM language model: what utils/train_lstm_lm.py does.
+"""Training of an LSTM language model from a text and a vocabulary, for utils/train_lstm_lm.py.
 
-Cross-entropy of words and sentence ends by Adam (D. P. Kingma, J. Ba, ICLR 2015), gradients clipped at a norm of 1. After each epoch the
-held-out text decides as in newbob (`pyasr.train.schedules`): an epoch that gains nothing is taken back, the learning rate is halved
-when gains are small, and training ends when they are still small then. So the network is the best one so far after every epoch.
+Adam (D. P. Kingma, J. Ba, ICLR 2015) minimises the cross-entropy of words and sentence ends, with gradients clipped at a norm of 1. After
+each epoch the held-out text controls training as in newbob (`pyasr.train.schedules`). An epoch without a gain is rejected: its parameters
+are discarded. The learning rate is halved if gains are small, and training ends if they are still small then. So after every epoch the
+network is the best one so far.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from pyasr.train.minibatches.sentences import NOTHING, Sentences
 from pyasr.train.schedules import Newbob, ScheduleOptions, ScheduleState
 from pyasr.train.steps.lstm_lm_step import LstmLmOptions
 
-_MOST_NORM = 1.0
-_MOST_SCORES = 1 << 24  # tokens times words of a minibatch when nothing is learnt
+_MAX_NORM = 1.0
+_MAX_SCORES = 1 << 24  # tokens times words of a minibatch in evaluation
 
 
 def make_lstm_lm(text: Path, heldout: Path, lexicon: Path, ngram: Path | None, options: LstmLmOptions, out: Path) -> None:
-    """The model of `text` in the directory `out`, and perplexities on `heldout`: its own, and with `ngram` that one's and the mixture's."""
+    """Train a model on `text` and write it to the directory `out`, with its perplexity on `heldout`. With `ngram`, also write the
+    perplexities of the n-gram model and of the mixture."""
     words = read_vocabulary(lexicon)
     training, heldout_text = (Sentences.read(path, words, options) for path in (text, heldout))
     beside = ngram and ngram_scores(ngram, words, heldout_text, options)
@@ -56,7 +58,7 @@ def make_lstm_lm(text: Path, heldout: Path, lexicon: Path, ngram: Path | None, o
 
 
 def new_network(num_words: int, options: LstmLmOptions) -> WordLstm:
-    """One with the initial parameters that the seed stands for, on the device."""
+    """A network on the device, with initial parameters drawn from the seed."""
     torch.manual_seed(_seed(options, "initial"))
     return WordLstm(num_words, options.dim, options.num_layers, options.dropout).to(options.torch_device())
 
@@ -66,9 +68,9 @@ def _seed(options: LstmLmOptions, *names: object) -> int:
 
 
 def log_probabilities(model: LstmLm, text: Sentences) -> np.ndarray:
-    """ln p of each token of a text, float64 (num_tokens)."""
+    """ln p of each token of a text, float64 (num_tokens,)."""
     network = model.network.eval()
-    parts, device = text.minibatches(max(_MOST_SCORES // network.num_words, 1), np.random.default_rng(0)), network.bias.device
+    parts, device = text.minibatches(max(_MAX_SCORES // network.num_words, 1), np.random.default_rng(0)), network.bias.device
     found = []
     with torch.inference_mode():
         for chosen in parts:
@@ -79,7 +81,7 @@ def log_probabilities(model: LstmLm, text: Sentences) -> np.ndarray:
 
 
 class Job:
-    """The training of one model; checkpoints, after each epoch, in `directory`, from the last of which `run` goes on."""
+    """The training of one model, with checkpoints in `directory` after each epoch. `run` resumes from the last checkpoint."""
 
     def __init__(self, model: LstmLm, training: Sentences, heldout: Sentences, options: LstmLmOptions, directory: Path):
         self.model, self.training, self.heldout, self.options, self.directory = model, training, heldout, options, directory
@@ -101,16 +103,16 @@ class Job:
             if not accepted:
                 self._load_state(best)
             log.info(f"epoch {epoch}: perplexity {_exp(loss):.1f} in training, {_exp(heldout):.1f} held out, "
-                     f"learning rate {rate:.3g}{'' if accepted else '; taken back'}")  # fmt: skip
+                     f"learning rate {rate:.3g}{'' if accepted else '; rejected'}")  # fmt: skip
             shared = {"state": self._state(), "schedule": dataclasses.asdict(self.schedule.state)}
             save_checkpoint(self.directory, SoloComm(), shared, {}, epoch * self.training.num_tokens)
 
     def heldout_loss(self) -> float:
-        """-ln p, the mean over words of the vocabulary and ends."""
+        """Mean of -ln p over words of the vocabulary and sentence ends of the held-out text."""
         return -float(log_probabilities(self.model, self.heldout)[~self.heldout.is_oov].mean())
 
     def _epoch(self, number: int, rate: float) -> float:
-        """The mean loss of an epoch's tokens."""
+        """Train for one epoch. Returns the mean loss of its tokens."""
         options, network = self.options, self.model.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -122,16 +124,16 @@ class Job:
             loss = F.cross_entropy(network.logits(network(before)[0][scored]), tokens[scored])
             self.optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_NORM)
+            torch.nn.utils.clip_grad_norm_(network.parameters(), _MAX_NORM)
             self.optimizer.step()
             total += loss.detach() * scored.sum()
             num_done += scored.sum()
             if self.pace.is_due():
-                self._tell(number, int(num_done), float(total / num_done.clamp(min=1)), rate)
+                self._log_progress(number, int(num_done), float(total / num_done.clamp(min=1)), rate)
         return float(total) / self.training.num_tokens
 
-    def _tell(self, epoch: int, num_done: int, loss: float, rate: float) -> None:
-        """Log the progress of an epoch, and an upper bound of the time left."""
+    def _log_progress(self, epoch: int, num_done: int, loss: float, rate: float) -> None:
+        """Log the progress of an epoch and an upper bound of the remaining time."""
         so_far = (epoch - 1 - self.first_epoch) * self.training.num_tokens + num_done
         speed = so_far / self.pace.passed_s
         left_s = ((self.options.num_epochs - epoch + 1) * self.training.num_tokens - num_done) / speed
@@ -157,7 +159,7 @@ class Job:
 
 
 def _exp(loss: float) -> float:
-    """Perplexity, also of a network that has diverged, whose losses are greater than the logarithm of any float."""
+    """Perplexity; infinite for the loss of a diverged network whose perplexity exceeds the range of floats."""
     try:
         return math.exp(loss)
     except OverflowError:
@@ -165,7 +167,8 @@ def _exp(loss: float) -> float:
 
 
 def ngram_scores(path: Path, words: list[str], text: Sentences, options: LstmLmOptions) -> tuple[np.ndarray, np.ndarray]:
-    """(ln p of each token under an n-gram model, whether it is a word that the model lacks); `path` may be a directory of one."""
+    """(ln p of each token under an n-gram model, whether it is a word that the model does not have). `path` is an ARPA file or a directory
+    with one."""
     arpa = read_arpa(arpa_file(path))
     ids = np.array([arpa.index.get(word, -1) for word in words])
     scores, oov = token_scores(arpa, ids[text.flat - 1], text.lengths, options.oov_word)
@@ -173,7 +176,7 @@ def ngram_scores(path: Path, words: list[str], text: Sentences, options: LstmLmO
 
 
 def compare(model: LstmLm, text: Sentences, beside: tuple[np.ndarray, np.ndarray] | None, options: LstmLmOptions) -> list[str]:
-    """Lines on perplexities; the model learns its best weight beside the n-gram model whose scores are `beside`."""
+    """Lines with perplexities. Sets the model's weight to the best one in a mixture with an n-gram model, whose scores are `beside`."""
     scores, oov = log_probabilities(model, text), text.is_oov
     if beside is None:
         return [f"LSTM: {_perplexity(scores, oov, text)}"]
@@ -185,5 +188,5 @@ def compare(model: LstmLm, text: Sentences, beside: tuple[np.ndarray, np.ndarray
 
 
 def _perplexity(scores: np.ndarray, oov: np.ndarray, text: Sentences) -> Perplexity:
-    """As `pyasr.lang.ngrams.arpa.perplexity`: words outside the vocabulary are counted, not scored."""
+    """As `pyasr.lang.ngrams.arpa.perplexity`: out-of-vocabulary words are counted, but not scored."""
     return Perplexity(float(scores[~oov].sum()) / math.log(10), len(text.flat), int(oov.sum()), len(text.lengths))

@@ -1,9 +1,10 @@
-"""A learner's step on a GPU as one CUDA graph. The host launches one thing for each step and never waits for the device.
+"""A learner's step on a GPU as one CUDA graph. The host launches one graph per step and never waits for the device.
 
-`step_passes` has what the device computes. The learning rate, the number of the step and the inputs are values on the device, so every step
-replays the same graph. A shape of minibatches is captured when it comes for the second time in a row, four shapes at most. Minibatches of
-other shapes, such as the last of an epoch, are computed in the same way without a graph. Natural gradient has the lag that
-`pyasr.nn.layers.lagged_natural_gradient` defines. The first minibatches, in all of which it is updated, are learned without capture.
+`step_passes` defines what the device computes. The learning rate, the number of the step and the inputs are values on the device, so every
+step replays the same graph. A minibatch shape is captured when it occurs for the second time in a row; at most four shapes are captured.
+Minibatches of other shapes, such as the last of an epoch, are computed in the same way without a graph. Natural gradient has the lag that
+`pyasr.nn.layers.lagged_natural_gradient` defines. The first minibatches, each of which updates natural gradient, are computed
+without capture.
 """
 
 from __future__ import annotations
@@ -29,28 +30,31 @@ from pyasr.train.sgd.step_passes import LayersPasses, Places, PlainPasses
 if TYPE_CHECKING:
     from pyasr.train.sgd.learner import Learner
 
-_MOST_WORKERS, _MOST_SHAPES = 14, 4
+_MAX_WORKERS, _MAX_SHAPES = 14, 4
 
 
 def why_not(learner: Learner) -> str:
-    """The reasons why the steps of a learner cannot be captured; empty if they can. What other criteria compute may depend on the data."""
+    """The reasons why the steps of a learner cannot be captured; empty if they can.
+
+    Only the cross-entropy of frames is captured, because the operations of other criteria may depend on the data.
+    """
     if type(learner.criterion) is not CrossEntropy:
         return "the criterion is not the cross-entropy of frames"
     layers = learner.natural_gradient.layers.values()
     reasons = {
-        "dropout is drawn": has_dropout(learner.network),
+        "the network has dropout": has_dropout(learner.network),
         "l2 changes with the number of ranks": bool(learner.options.l2),
-        "gradients are added over ranks": learner.gradient_sum is not None,
+        "gradients are summed over ranks": learner.gradient_sum is not None,
         "natural gradient is computed within minibatches": learner.options.natural_gradient.natural_gradient == "simple",
-        "natural gradient of single factors has a period of its own": any(isinstance(layer, FactorsPreconditioner) for layer in layers),
+        "natural gradient of single factors has its own period": any(isinstance(layer, FactorsPreconditioner) for layer in layers),
     }
     return ", ".join(reason for reason, holds in reasons.items() if holds)
 
 
 class CapturedStep:
-    """Steps of one learner, from its present state on.
+    """Captured steps of one learner, from its current state on.
 
-    pending  what `state_dict` returned, for a learner that resumes
+    pending  the value of `state_dict`, for a learner that resumes from a checkpoint
     """
 
     def __init__(self, learner: Learner, pending: list[Pending] | None = None):
@@ -65,20 +69,20 @@ class CapturedStep:
             group.restore(its_own)
 
     def _transfers(self, group: LaggedNaturalGradient) -> tuple[Tensor, ...]:
-        """Places on the host for S, traces, A and units of a group."""
+        """Host buffers for S, traces, A and units of a group."""
         pinned = self.device.type == "cuda"
         places = tuple(torch.zeros(part.shape, dtype=part.dtype, pin_memory=pinned) for part in _on_device(group))
         places[-1].copy_(group.inverse_units)
         return places
 
     def state_dict(self) -> list[Pending]:
-        """Answers of the host that natural gradient has not taken yet. The sides get their present state."""
+        """Results of the host that natural gradient has not used yet. The current state is copied to the sides."""
         for group in self.passes.groups:
             group.give_back()
         return [group.pending() for group in self.passes.groups]
 
     def end(self) -> None:
-        """Steps of the learner are no longer captured."""
+        """Stop capturing the steps of the learner."""
         self.learner.flat.grad.zero_()
         for side in self.sides:
             side.lagged = None
@@ -109,7 +113,7 @@ class CapturedStep:
         return self.passes.counts.clone()
 
     def _places_of(self, shape: tuple, x: Tensor, targets: Tensor) -> FeedForwardPass | Places:
-        """The memory of this shape. Memory of other shapes that are not captured is given back."""
+        """The buffers of this shape. The buffers of other shapes that are not captured are freed."""
         if shape not in self._places:
             self._places = {known: self._places[known] for known in self._graphs}
             self._places[shape] = self.passes.places(x, targets)
@@ -117,7 +121,7 @@ class CapturedStep:
 
     def _is_to_capture(self, shape: tuple) -> bool:
         is_again = shape == self._last and shape not in self._graphs
-        return is_again and len(self._graphs) < _MOST_SHAPES and self.device.type == "cuda"
+        return is_again and len(self._graphs) < _MAX_SHAPES and self.device.type == "cuda"
 
     def _captured(self, shape: tuple) -> dict[bool, torch.cuda.CUDAGraph]:
         """A graph of steps without an update of F and, for natural gradient, one with it."""
@@ -129,7 +133,7 @@ class CapturedStep:
         places, change_scale, stream, graph = self._places[shape], shape[-1], torch.cuda.Stream(), torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(2):  # with a rate of 0; compiles kernels
+            for _ in range(2):  # warm-up with a learning rate of 0; compiles kernels
                 self.passes.work(places, looks, change_scale)
         torch.cuda.current_stream().wait_stream(stream)
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may wait for the device
@@ -174,7 +178,7 @@ def _on_device(group: LaggedNaturalGradient) -> tuple[Tensor, ...]:
 
 
 def _event(device: torch.device):
-    """A function that waits until the device has finished what was launched so far."""
+    """A function that waits until the device has finished all work launched so far."""
     if device.type != "cuda":
         return lambda: None
     event = torch.cuda.Event()
@@ -184,16 +188,17 @@ def _event(device: torch.device):
 
 @functools.cache
 def _workers() -> ThreadPoolExecutor:
-    """Threads that find eigenvectors while the device learns."""
-    return ThreadPoolExecutor(max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0)) - 1)), "natural-gradient")
+    """Threads that compute eigenvectors while the device trains."""
+    return ThreadPoolExecutor(max(1, min(_MAX_WORKERS, len(os.sched_getaffinity(0)) - 1)), "natural-gradient")
 
 
 def online_sides(learner: Learner) -> list[OnlineNaturalGradient]:
-    """The sides of layers that earlier minibatches precondition; layers may be preconditioned for their limits alone."""
+    """The sides of layers that are preconditioned by earlier minibatches. Layers that are preconditioned only for their change limits have
+    none."""
     sides = (side for layer in learner.natural_gradient.layers.values() for side in layer.sides)
     return [side for side in sides if isinstance(side, OnlineNaturalGradient)]
 
 
 def is_past_first_updates(learner: Learner) -> bool:
-    """Whether the minibatches in all of which natural gradient is updated are over."""
+    """Whether the first minibatches, each of which updates natural gradient, are over."""
     return all(side.num_minibatches > NUM_FIRST_UPDATES and side.factor is not None for side in online_sides(learner))

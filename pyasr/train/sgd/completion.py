@@ -1,4 +1,4 @@
-"""Tells, during a backward pass, how much of the gradient is complete."""
+"""Reports, during a backward pass, which part of the gradient is complete."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyasr.nn.layers.preconditioned_layers import NaturalGradient
 
 
 class Completion:
-    """Calls `tell(begin)` whenever the gradient has become complete from element `begin` of the flat buffers to their end: layers come from
-    the last to the first, mostly.
+    """Calls `tell(begin)` whenever the gradient has become complete from element `begin` of the flat buffers to their end. In most networks
+    the gradients of layers become complete from the last layer to the first.
 
-    spans             the place of each parameter of `network`
-    natural_gradient  of its layers, whose gradients do not come from autograd
+    spans             slice of each parameter of `network` in the flat buffers
+    natural_gradient  layers of `network` whose gradients do not come from autograd
     """
 
     def __init__(self, network: nn.Module, spans: list[slice], natural_gradient: NaturalGradient, tell: Callable[[int], None]):
@@ -29,13 +29,13 @@ class Completion:
                 layer.when_complete.append(partial(self._complete, number))
 
     def restart(self) -> None:
-        """A backward pass begins."""
+        """Begin a backward pass."""
         self._done: set[int] = set()
         self._first = len(self._spans)
 
     def _complete(self, number: int, parameter: nn.Parameter | None = None) -> None:
         if number in self._done:
-            raise RuntimeError(f"parameter {number} got a gradient twice in a minibatch, so nobody knows when it is complete")
+            raise RuntimeError(f"parameter {number} got a gradient twice in a minibatch, so it is unknown when the gradient is complete")
         self._done.add(number)
         before = self._first
         while self._first - 1 in self._done:

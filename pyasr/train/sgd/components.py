@@ -1,4 +1,4 @@
-"""The components of a network's layers in its flat parameters, and parts of them that learn at rates of their own."""
+"""The components of a network's layers in its flat parameters, and their parts with separate learning rates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from torch import nn
 from pyasr.tensor.squares import Number, sum_of_squares
 
 Part = tuple[slice, float]
-_LAYER = re.compile(r".*?\blayers\.\d+")  # what names of modules within a layer begin with
+_LAYER = re.compile(r".*?\blayers\.\d+")  # prefix of the names of modules within a layer
 
 
 @dataclass(frozen=True)
 class Component:
     """The parameters of one module: a layer, or one of the matrices of a layer that has several.
 
-    name       of the module in its network
-    span       their place in the flat buffers
-    parts      places and learning rates, relative to that of the network; a single one where all of the component learns alike
-    is_output  whether it is an output layer
+    name       name of the module in its network
+    span       slice of the parameters in the flat buffers
+    parts      slices and their learning rates, relative to that of the network; a single one if all of the component has one rate
+    is_output  whether the module is an output layer
     """
 
     name: str
@@ -43,21 +43,21 @@ class Component:
         return functools.reduce(operator.add, squares)
 
     def scaled(self, factor: torch.Tensor) -> list[tuple[slice, torch.Tensor]]:
-        """Each part's place and `factor` times its relative rate."""
+        """Each part's slice, and `factor` times its relative rate."""
         return [(span, _scaled(factor, rate)) for span, rate in self.parts]
 
 
 def _scaled(value: Number, rate: float) -> Number:
-    """Their product, without an operation on the device for the usual rate."""
+    """The product; a rate of 1, the usual case, takes no operation on the device."""
     return value if rate == 1.0 else value * rate
 
 
 def components_of(network: nn.Module, spans: list[slice], output_bias_rate: float = 1.0, last_layers_rate: float = 1.0) -> list[Component]:
-    """The components of `network`, each module that has parameters of its own; they lie one after the other.
+    """The components of `network`: each module that has parameters of its own, in the order of the flat buffers.
 
-    spans             place of each parameter in the flat buffers
-    output_bias_rate  relative rate of the biases of output layers: the modules of `network.output_names`, else the last there is
-    last_layers_rate  of output layers and the layer before, biases included
+    spans             slice of each parameter in the flat buffers
+    output_bias_rate  relative rate of the biases of output layers: the modules of `network.output_names`, else the last module
+    last_layers_rate  relative rate of output layers and of the layer before them, biases included
     """
     owned = [(*name.rpartition(".")[::2], span) for name, span in zip(dict(network.named_parameters()), spans)]
     modules = {module: [member[1:] for member in members] for module, members in itertools.groupby(owned, lambda member: member[0])}
@@ -74,15 +74,15 @@ def components_of(network: nn.Module, spans: list[slice], output_bias_rate: floa
 
 
 def _layer(module: str) -> str:
-    """The name of the layer that a module is, or is a part of."""
+    """The name of the layer that a module is or belongs to."""
     return found[0] if (found := _LAYER.match(module)) else module
 
 
 def _by_rate(parts: list[Part]) -> list[tuple[float, list[Part]]]:
-    """Neighbours of equal rate together."""
+    """Groups of adjacent parts with equal rates."""
     return [(rate, list(group)) for rate, group in itertools.groupby(parts, lambda part: part[1])]
 
 
 def _joined(parts: list[Part]) -> slice:
-    """From the first to the last."""
+    """The slice from the first part to the last."""
     return slice(parts[0][0].start, parts[-1][0].stop)

@@ -1,4 +1,4 @@
-"""What a network learns: the loss of a minibatch, what its sums mean, how a minibatch is halved, and when a training has diverged.
+"""Training criteria: the loss of a minibatch, the meaning of its sums, the halving of a minibatch, and the detection of divergence.
 
 A new criterion is a subclass of `Criterion` in one module, with a subclass of `Totals` if its sums are not those of cross-entropy:
 
@@ -9,7 +9,7 @@ A new criterion is a subclass of `Criterion` in one module, with a subclass of `
             squares = (network(x) - targets).square().sum()
             return squares, torch.stack([squares.detach().double(), ...])
 
-docs/training.md has an example with its step. A rank function opens the data, makes a network and a `Learner` of it with the criterion, and
+docs/training.md has an example with its step. A rank function opens the data, creates a network and a `Learner` with the criterion, and
 runs a job (`pyasr.train.job.rank_job`).
 """
 
@@ -34,11 +34,11 @@ class Diverged(UserError):
 
 
 class Criterion:
-    """What a network learns.
+    """A training criterion.
 
-    totals          the class of `Totals` that says what the sums mean
+    totals          the class of `Totals` that interprets the sums
     rate_flag       the option of the learning rate, for messages
-    num_left_out    parts of minibatches that `loss` has left out so far because they were not finite, in training and evaluation
+    num_left_out    number of parts of minibatches that `loss` has skipped so far, in training and evaluation, as they were not finite
     left_out        (name of these parts, the reason), for messages
     """
 
@@ -48,9 +48,9 @@ class Criterion:
     left_out = "", ""
 
     def loss(self, network: nn.Module, x: Any, targets: Any, number: int | None = None) -> tuple[Tensor, Tensor]:
-        """The loss of a minibatch, with a gradient, and its three sums, float64 (3,), without.
+        """The loss of a minibatch, with a gradient, and its three sums, float64 (3,), without a gradient.
 
-        x, targets  as the data give them; `targets` has a method `numel`, which counts frames
+        x, targets  minibatch of the data; `targets` has a method `numel`, which counts frames
         number      the number of the minibatch in training; None in evaluation
         """
         raise NotImplementedError
@@ -60,26 +60,26 @@ class Criterion:
         return True
 
     def halves(self, x: Any, targets: Any) -> Iterable[tuple[Any, Any]]:
-        """A minibatch as two, or as one where it cannot be divided."""
+        """Two halves of a minibatch, or the whole one if it cannot be divided."""
         return zip(x.chunk(2), targets.chunk(2))
 
     def check(self, totals: Totals, network: nn.Module, is_strict: bool) -> None:
         """Raise Diverged if a training of `network` with these totals has diverged.
 
-        is_strict  whether an objective that is clearly worse than guessing counts, if the criterion knows what guessing gives
+        is_strict  whether an objective clearly worse than guessing counts as divergence, for criteria that know the objective of guessing
         """
         if not math.isfinite(totals.objective):
             raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")
 
     def forget(self) -> None:
-        """Drop what was remembered of earlier minibatches: the network or the order of the data is another."""
+        """Discard all state from earlier minibatches, because the network or the order of the data has changed."""
 
     def state_dict(self) -> dict:
-        """What is remembered of earlier minibatches, as tensors and plain values for a checkpoint."""
+        """The state from earlier minibatches, as tensors and plain values for a checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
 
 
 class CrossEntropy(Criterion):
@@ -95,10 +95,10 @@ class CrossEntropy(Criterion):
         return loss, _counts(loss.detach(), logits.detach(), pdfs)
 
     def of_frames(self, logits: Tensor, pdfs: Tensor) -> Tensor:
-        """The sum of the losses of frames; what a subclass replaces.
+        """The sum of the losses of frames; subclasses override this method.
 
         logits  float32 (N, num_pdfs)
-        pdfs    int64 (N,); frames with `NO_TARGET` do not count
+        pdfs    int64 (N,); frames with `NO_TARGET` are ignored
         """
         return F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
 
@@ -112,7 +112,7 @@ class CrossEntropy(Criterion):
         least = -2 * math.log(num_pdfs + 1) if is_strict else -math.inf
         if not totals.objective > least:
             raise Diverged(
-                f"training has diverged (objective {totals.objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
+                f"training has diverged (objective {totals.objective:.2f} per frame; guessing gives {-math.log(num_pdfs):.2f}): "
                 f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
             )
 
@@ -123,7 +123,7 @@ class SequenceCriterion(Criterion):
     totals = SequenceTotals
 
     def halves(self, x: Any, targets: Any) -> Iterable[tuple[Any, Any]]:
-        """The minibatch as it is."""
+        """The whole minibatch."""
         return [(x, targets)]
 
 

@@ -1,4 +1,4 @@
-"""Log lines on how GPUs compute a training."""
+"""Log lines on the implementations that a training uses on GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyasr.train.sgd.learner import Learner
 
 
 def log_gpu_paths(learner: Learner, comm: Comm) -> None:
-    """Log how GPUs compute steps, and LSTM layers in the minibatches so far. Every rank must call this."""
+    """Log the implementations of steps, and of LSTM layers in the minibatches so far, on GPUs. Every rank must call this."""
     if learner.flat.master.device.type == "cuda":
         reasons = learner.not_captured
         steps = f"steps are not captured as CUDA graphs: {reasons}" if reasons else "steps are captured as CUDA graphs"

@@ -1,6 +1,6 @@
 r"""One rank's network and its stochastic gradient descent.
 
-With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m, P ranks that learn:
+With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m, and P training ranks:
 
     Delta <- m Delta - a ( dF/dtheta + 2 (l2 / P) N theta )
     theta_c <- theta_c + s s_c f Delta_c                           for each component c: a layer, or a matrix of it
@@ -8,13 +8,13 @@ With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate
     s   = (1 - m) min(1, M / tot),     tot = (1 - m) ( sum_c s_c^2 |f Delta_c|^2 )^1/2         M = --max-change
     s_c = min(1, m_c / ((1 - m) |f Delta_c|))                     m_c = --max-change-per-layer, --max-change-of-output
 
-This is what Kaldi's nnet3 does: s = 1 - m lets the rate mean the same with any momentum; the limits on the change by one minibatch keep
-large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. But N counts outputs, where nnet3
-counts the sequences of the minibatch, its chunks: l2 is nnet3's l2-regularize divided by the outputs of a chunk. f is a diagonal matrix, 1
-except where a part of the network learns at a rate of its own: `--output-bias-rate`, `--last-layers-rate`. dF/dtheta is the plain or the
-natural gradient (`pyasr.nn.layers.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not
-finite changes nothing, sets Delta to 0 and is counted. All of it happens on flat buffers, see `pyasr.parallel.mixing.flat`.
-Matrices that layers want semi-orthogonal are drawn to that from time to time, see `pyasr.nn.layers.semi_orthogonal`.
+These are the equations of Kaldi's nnet3, with one difference: N counts outputs, but nnet3 counts the sequences (chunks) of the minibatch.
+So l2 is nnet3's l2-regularize divided by the outputs of a chunk. The l2 term is divided by P, because every rank applies it. s = 1 - m
+gives the rate the same meaning with any momentum. The limits on the change by one minibatch prevent divergence at large rates. f is a
+diagonal matrix of relative learning rates, 1 except for `--output-bias-rate` and `--last-layers-rate`. dF/dtheta is the plain or the
+natural gradient (`pyasr.nn.layers.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not finite
+changes no parameter, sets Delta to 0 and is counted. All computations use flat buffers, see `pyasr.parallel.mixing.flat`. Matrices
+that layers declare semi-orthogonal are periodically moved towards that, see `pyasr.nn.layers.semi_orthogonal`.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from pyasr.train.training_options import LearnerOptions
 
 
 class Learner:
-    """A network whose parameters lie flat, and one SGD step at a time.
+    """SGD steps of a network whose parameters are in one flat buffer.
 
-    components  the modules that have parameters, in the order in which they lie
-    num_steps   minibatches so far
-    skips       those of them that were left out because the gradient of a component was not finite
-    gradient_sum  adds the gradient over ranks before it is used; None: every rank takes steps of its own
-    criterion   what the network learns
-    is_captured  whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it cannot be
+    components  the modules that have parameters, in the order of the flat buffer
+    num_steps   number of minibatches so far
+    skips       minibatches that were skipped because the gradient of a component was not finite
+    gradient_sum  sums the gradient over ranks before it is used; None: every rank takes its own steps
+    criterion   the training criterion
+    is_captured  whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it cannot be one
     """
 
     _completion: Completion | None = None
     _captured: CapturedStep | None = None
-    _pending: list[Pending] | None = None  # natural gradient of captured steps that go on
+    _pending: list[Pending] | None = None  # results of natural gradient for the captured steps of a resumed training
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None,
                  criterion: Criterion | None = None):  # fmt: skip
@@ -64,11 +64,11 @@ class Learner:
         self.max_change, self.num_steps = options.max_change, 0
         self._dropout_schedule = options.schedule_of_dropout()
         if self._dropout_schedule and not has_dropout(network):
-            raise UserError("--dropout-schedule: no layer has dropout; give it to one in the file of --network, or leave the schedule out")
+            raise UserError("--dropout-schedule: no layer has dropout; add it to a layer in the file of --network, or omit the schedule")
         self.adopt(network)
 
     def adopt(self, network: nn.Module) -> None:
-        """Go on with another network, such as a grown one: new flat buffers; what was remembered of earlier minibatches is forgotten."""
+        """Continue with another network, such as a grown one. Flat buffers are new; all state from earlier minibatches is discarded."""
         self._forget_captured()
         self.criterion.forget()
         self.network = network.to(self.options.torch_device())
@@ -88,13 +88,13 @@ class Learner:
             self._completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
 
     def state_dict(self) -> dict:
-        """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
+        """The state of this rank except for the parameters, as tensors and plain values for a checkpoint."""
         pending = self._captured.state_dict() if self._captured else self._pending
         return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(),
                 "skips": self.skips.counts, "num_steps": self.num_steps, "pending": pending, **self.criterion.state_dict()}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave. Raises UserError if it is of another network."""
+        """Restore the state that `state_dict` returned. Raises UserError if it belongs to another network."""
         self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
         self._forget_captured()
         self._pending = state.get("pending")
@@ -105,7 +105,7 @@ class Learner:
             self.velocity.copy_(state["velocity"])
 
     def _forget_captured(self) -> None:
-        """Steps that follow are captured anew."""
+        """Discard captured steps; later steps are captured again."""
         if self._captured:
             self._captured.end()
         self._captured = self._pending = None
@@ -115,12 +115,12 @@ class Learner:
         return self.network.with_parameters(self.flat.values())
 
     def take_up(self, state: dict) -> None:
-        """Go on from what `state_dict` gave in a job of another number of ranks, whose minibatches are others."""
+        """Restore the state that `state_dict` returned in a job with another number of ranks and thus other minibatches."""
         self.load_state_dict(state)
         self.criterion.forget()
 
     def step(self, x: torch.Tensor, targets: torch.Tensor, rate: float, change_scale: float = 1.0) -> torch.Tensor:
-        """Update the master parameters from one minibatch. Returns the sums of the criterion, float64 (3,), on the device; zeros if one of
+        """Update the master parameters with one minibatch. Returns the sums of the criterion, float64 (3,), on the device; zeros if one of
         them is not finite.
 
         change_scale  factor on `--max-change` for this minibatch
@@ -137,7 +137,7 @@ class Learner:
         return counts
 
     def learn(self, x: torch.Tensor, targets: torch.Tensor, rate: Number, number: int | torch.Tensor, change_scale: float) -> torch.Tensor:
-        """The part of `step` that is the same in every step. `rate` and `number`, the number of the step, may be values on the device."""
+        """The part of `step` that is the same in every step. `rate` and `number` (of the step) may be values on the device."""
         self.natural_gradient.set_rate(rate)
         loss, counts = self.loss(x, targets)
         num_frames = self._add_over_ranks(loss.backward, targets.numel())
@@ -145,7 +145,7 @@ class Learner:
         return torch.where(counts.isfinite().all(), counts, 0.0)
 
     def try_out(self, x: torch.Tensor, targets: torch.Tensor) -> None:
-        """Compute the gradient of a minibatch as `step` does, but by this rank alone, and leave it in the flat buffer."""
+        """Compute the gradient of a minibatch as `step` does, but without other ranks, and leave it in the flat buffer."""
         if self.gradient_sum:
             self._restart_completion()
             self.gradient_sum.leave_out()
@@ -153,12 +153,14 @@ class Learner:
         self.loss(x, targets)[0].backward()
 
     def settle(self) -> int:
-        """Act as after many minibatches; returns the number of minibatches after which the work of a step repeats."""
+        """Behave as after many minibatches. Returns the number of minibatches after which the work of a step repeats."""
         return math.lcm(self.natural_gradient.settle(), PERIOD if self.semi_orthogonal else 1)
 
     def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
-        """The next minibatch comes after `frames_seen` of the `total_frames` of all ranks. A share `learning` of the ranks, up to 1, has
-        one."""
+        """Set l2 and dropout for the next minibatch, after `frames_seen` of the `total_frames` of all ranks.
+
+        learning  share of the ranks, up to 1, that have a minibatch
+        """
         self.l2 = self.options.l2 / (self.num_ranks * learning)
         if self._dropout_schedule:
             set_dropout(self.network, self._dropout_schedule(frames_seen / total_frames))
@@ -168,7 +170,7 @@ class Learner:
         return self.criterion.loss(self.network, x, targets, self.num_steps if self.network.training else None)
 
     def follow(self, rate: float) -> None:
-        """Take the step of the other ranks where gradients are added over ranks: this one has no minibatch."""
+        """Apply the update of the other ranks if gradients are summed over ranks; for a rank without a minibatch."""
         num_frames = self._add_over_ranks(lambda: None, 0)
         if num_frames:
             self.num_steps += 1
@@ -177,7 +179,8 @@ class Learner:
                 self._keep_semi_orthogonal()
 
     def _add_over_ranks(self, backward: Callable[[], None], num_frames: int) -> float:
-        """Have `backward` make the gradient, and add it over ranks meanwhile where that is wanted; frames that it now belongs to."""
+        """Compute the gradient with `backward`, and sum it over ranks meanwhile if there is a `gradient_sum`. Returns the number of frames
+        of the gradient."""
         if self.gradient_sum is None:
             backward()
             return num_frames
@@ -188,12 +191,12 @@ class Learner:
         return num_frames if self.gradient_sum.frames is None else self.gradient_sum.frames
 
     def _restart_completion(self) -> None:
-        """A backward pass begins."""
+        """Begin a backward pass."""
         if self._completion:
             self._completion.restart()
 
     def _update(self, rate: Number, num_frames: float, max_change: float, number: int | torch.Tensor) -> None:
-        """The equations above; leaves the gradient at zero."""
+        """Apply the equations above and set the gradient to zero."""
         delta, unit = self._delta(rate, num_frames)
         lengths = self._lengths(delta) * abs(unit)
         finite = self.skips.count(lengths.isfinite(), number)
@@ -203,14 +206,14 @@ class Learner:
         self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
 
     def _keep_semi_orthogonal(self) -> None:
-        """One step for each matrix that is to be so."""
+        """One step towards semi-orthogonality for each matrix that requires it."""
         values = self.flat.values()
         for place in self.semi_orthogonal:
             approach_semi_orthogonal(values[place])
             self.flat.refresh(self.flat.spans[place])
 
     def _delta(self, rate: Number, num_frames: float) -> tuple[torch.Tensor, Number]:
-        """(tensor, number) the product of which is Delta."""
+        """(tensor, number) whose product is Delta."""
         if self.velocity is None:
             return self.flat.grad, -rate
         self.velocity.mul_(self.momentum)
@@ -223,7 +226,7 @@ class Learner:
         return self.velocity, 1.0
 
     def _lengths(self, delta: torch.Tensor) -> torch.Tensor:
-        """|f Delta_c| of each component, float64; without limits, which need it, anything that is finite exactly where that is."""
+        """|f Delta_c| of each component, float64. Without limits, which need it, any number that is finite if and only if it is."""
         if self.max_change or self.limits is not None:
             squares = [component.square(delta) for component in self.components]
             return torch.stack([torch.as_tensor(square, dtype=torch.float64) for square in squares]).sqrt()
@@ -231,6 +234,6 @@ class Learner:
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The sums of a minibatch, as `step` returns them, without learning."""
+        """The sums of a minibatch, as `step` returns them, without an update."""
         self.network.eval()
         return self.loss(x, targets)[1]

@@ -1,4 +1,4 @@
-"""From transcripts to the units that a network learns by CTC."""
+"""Conversion of transcripts to the target units of a CTC network."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pyasr.train.steps.ctc_step import CtcStep
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, choose_heldout
 from pyasr.train.targets.rank_reader import FEATURES_FILE
 
-_TOO_SHORT, _STRIDE = "it is too short for its transcript", "let the network leave out fewer frames (stride)"
-_MOST_LETTERS = 50  # that are shown
+_TOO_SHORT, _STRIDE = "it is too short for its transcript", "lower the stride of the network"
+_MAX_LETTERS = 50  # in a message
 
 
 def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
-    """Write OUT/targets.npz: units of the utterances that have a transcript in letters of the units, and frames enough for it.
+    """Write OUT/targets.npz: units of the utterances that have a transcript in the letters of the units and enough frames for it.
 
-    Others are named. Raises UserError where they are too many.
+    The log names the skipped utterances. Raises UserError if too many are skipped.
     """
     reader, subwords, texts = FeatureReader(step.data, input), Subwords.read(step.units_dir), read_table(step.data / "text")
     with torch.device("meta"):
@@ -39,7 +39,7 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
     left_out |= {key: "it has no transcript" for key in reader.keys if key not in units}
     left_out |= {key: _TOO_SHORT for key, fits in zip(units, supervision.reachable) if not fits}
     letters = "".join(sorted(set().union(*strange.values())))
-    left_out |= {key: f"it has letters that no unit has: {_shown(letters)}" for key, own in strange.items() if own}
+    left_out |= {key: f"its transcript has letters that no unit has: {_shown(letters)}" for key, own in strange.items() if own}
     advice = [*_advice_on_letters(letters, subwords), *[_STRIDE] * (_TOO_SHORT in left_out.values() or not letters)]
     check_left_out(left_out, len(wanted), step.targets.missing, str(step.data), ", ".join(advice))
     keys = [key for key in units if key not in left_out]
@@ -52,13 +52,13 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
 
 
 def _shown(letters: str) -> str:
-    return " ".join(letters[:_MOST_LETTERS]) + " ..." * (len(letters) > _MOST_LETTERS)
+    return " ".join(letters[:_MAX_LETTERS]) + " ..." * (len(letters) > _MAX_LETTERS)
 
 
 def _advice_on_letters(letters: str, subwords: Subwords) -> Iterator[str]:
-    """What to do about letters that no unit has, if there are any."""
+    """Advice on letters that no unit has; empty without such letters."""
     in_one_case = len(subwords.strange_letters(letters.swapcase()))
     if in_one_case < len(letters):
-        yield "write these transcripts and the text of the units in one case, as by tr A-Z a-z"
+        yield "convert these transcripts and the text of the units to one letter case, such as with tr A-Z a-z"
     if in_one_case:
-        yield "learn the units of these transcripts (utils/train_subwords.py)"
+        yield "train the units on these transcripts (utils/train_subwords.py)"

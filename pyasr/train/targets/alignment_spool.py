@@ -1,4 +1,4 @@
-"""The alignments of a directory, one archive in memory at a time, on their way to the targets of a training.
+"""Alignments of a directory, read one archive at a time and converted to training targets.
 
     with AlignmentSpool(ali_dir, tid2pdf, out / SPOOL_FILE) as spool:
         keys = join(reader, spool.frames, max_missing, ali_dir)
@@ -21,20 +21,19 @@ SPOOL_FILE = "targets.npz.spool"
 
 
 class AlignmentSpool:
-    """What the transition-ids of an alignment directory are numbered as, in a file in the order of the archives, which the end of the block
-    removes.
+    """Alignments of a directory, mapped from transition-ids to numbers, in a temporary file. The end of the `with` block removes the file.
 
     frames   {utterance: range of its frames}, of all archives
 
-    numbers  of transition-ids, by transition-id; index 0 is unused
-    path     of the file; int32
+    numbers  number of each transition-id, such as its pdf; index 0 is unused
+    path     temporary file of int32 numbers, in the order of the archives
     """
 
     def __init__(self, ali_dir: Path, numbers: np.ndarray, path: Path):
         self.ali_dir, self.path, self._numbers = ali_dir, path, numbers.astype(np.int32)
         self.frames: dict[str, range] = {}
         self._begins: dict[str, int] = {}
-        self._archives: dict[Path, int] = {}  # where each begins
+        self._archives: dict[Path, int] = {}  # position of its first frame in the file
         self._wrong: dict[str, int] = {}
 
     def __enter__(self) -> AlignmentSpool:
@@ -53,25 +52,25 @@ class AlignmentSpool:
         self.path.unlink(missing_ok=True)
 
     def _numbered(self, key: str, tids: np.ndarray) -> np.ndarray:
-        """The numbers of an utterance's transition-ids; anything for those that the model does not have."""
+        """The numbers of an utterance's transition-ids; an arbitrary number for an id that the model does not have."""
         wrong = (tids < 1) | (tids >= len(self._numbers))
         if wrong.any():
             self._wrong[key] = int(tids[wrong.argmax()])
         return self._numbers.take(tids, mode="clip")
 
     def check(self, keys: Sequence[str]) -> None:
-        """Raise UserError where one of the utterances has transition-ids that the model does not have."""
+        """Raise UserError if one of the utterances has a transition-id that the model does not have."""
         key = next((key for key in keys if key in self._wrong), None) if self._wrong else None
         if key is not None:
-            found = f"its alignments hold transition-id {self._wrong[key]}, final.mdl has 1 to {len(self._numbers) - 1}"
-            raise UserError(f"{self.ali_dir}: {found}; they are of another model, align again")
+            found = f"its alignments contain transition-id {self._wrong[key]}, but final.mdl has 1 to {len(self._numbers) - 1}"
+            raise UserError(f"{self.ali_dir}: {found}; they belong to another model, align again")
 
     def offsets(self, keys: Sequence[str]) -> np.ndarray:
-        """Where the frames of each utterance begin when they lie one after the other, and the end, int64 (len(keys) + 1,)."""
+        """Position of the first frame of each utterance in their concatenation, and its length, int64 (len(keys) + 1,)."""
         return np.cumsum([0, *(len(self.frames[key]) for key in keys)], dtype=np.int64)
 
     def targets(self, keys: Sequence[str]) -> Iterator[np.ndarray]:
-        """The numbers of each of the utterances, int32."""
+        """The numbers of each utterance, int32."""
         with naming(self.path), open(self.path, "rb") as file:
             place = 0
             for key in keys:
@@ -82,7 +81,7 @@ class AlignmentSpool:
                 place = begin + number
 
     def alignments(self, keys: Sequence[str]) -> dict[str, np.ndarray]:
-        """Transition-ids of the utterances, from the archives, each of which is read as a whole."""
+        """Transition-ids of the utterances. Each archive that contains one of them is read as a whole."""
         archives, begins = list(self._archives), np.array(list(self._archives.values()))
         numbers = {int(np.searchsorted(begins, self._begins[key], side="right")) - 1 for key in keys}
         found = {}

@@ -77,7 +77,7 @@ def test_statistics_are_those_of_all_ranks():
     shares = [slice(0, 2), slice(2, 3), slice(3, 3)]
     ranks = run_threads(3, lambda comm: estimate_transform(resident(features[shares[comm.rank]], pdfs[shares[comm.rank]]), NUM_PDFS, FREE, comm))
     assert torch.equal(ranks[0], ranks[1]) and torch.equal(ranks[0], ranks[2])
-    gram, expected = (m[:, :-1].T @ m[:, :-1] for m in (ranks[0], alone))  # it is the same for any basis of the dimensions of ratio 0
+    gram, expected = (m[:, :-1].T @ m[:, :-1] for m in (ranks[0], alone))  # independent of the basis of the dimensions of ratio 0
     torch.testing.assert_close(gram, expected, atol=2e-3, rtol=0)
 
 
@@ -86,7 +86,7 @@ def test_input_transform_of_constant_columns():
     for matrix in features:
         matrix[:, 2] = 0
     assert estimate_transform(resident(features, pdfs), NUM_PDFS, InputTransformOptions(), SoloComm()) is None
-    with pytest.raises(UserError, match="--input-transform lda: LDA: .* some features are constant.*, or leave this option out"):
+    with pytest.raises(UserError, match="--input-transform lda: LDA: .* some features are constant.*, or omit this option"):
         estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
 
 
@@ -114,7 +114,7 @@ def test_priors_are_mean_posteriors_over_ranks():
 
 
 class Right(torch.nn.Module):
-    """A network over time that is sure of the targets, which are its input, one column for each pdf."""
+    """A network over time with certain posteriors: its input, one column for each pdf, is the target."""
 
     num_pdfs = 3
 
@@ -123,7 +123,7 @@ class Right(torch.nn.Module):
 
 
 def test_priors_leave_out_frames_that_only_fill_a_chunk():
-    """The end of a short utterance is repeated, and chunks overlap: whoever is always right has the relative frequencies for priors."""
+    """The end of a short utterance is repeated, and chunks overlap. The priors of a network without errors are the relative frequencies."""
     pdfs = [np.repeat([0, 1, 2], times) for times in ([4, 3, 3], [10, 9, 3])]  # 10 and 22 frames
     store = Packing(chunk=20).store((np.eye(3, dtype=np.float32)[part] for part in pdfs), pdfs, 3, Plain(torch.float32), False)
     sample = Sample(*store.gather(torch.arange(store.num_items)), SoloComm())

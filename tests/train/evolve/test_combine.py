@@ -30,7 +30,7 @@ def frames():
 
 
 def trained_models():
-    """A few models on the way of one training."""
+    """A few models of one training."""
     learner = Learner(network(), LearnerOptions(precision="float32", device="cpu"))
     x, pdfs = frames()
     models = []
@@ -99,7 +99,7 @@ def test_fisher_matrix():
 
 
 class Quadratic:
-    """F(w) = -(w - o)^T A (w - o) / 2, whose best w is o, in the place of a combination."""
+    """Replaces a combination by F(w) = -(w - o)^T A (w - o) / 2, whose optimum is o."""
 
     num_models, num_layers, comm = 3, 2, SoloComm()
 

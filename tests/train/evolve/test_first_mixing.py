@@ -1,4 +1,4 @@
-"""Trainings whose first mixings, at the beginning and after each growth, take the best rank's parameters; with uneven shards."""
+"""Trainings whose first mixings, at the beginning and after each growth, select the best rank's parameters; with uneven shards."""
 
 import math
 from typing import NamedTuple
@@ -24,7 +24,7 @@ SIZES = [6, 5, 1, 0]  # utterances of 50 frames on each rank
 
 
 class Step(NamedTuple):
-    """What one minibatch did."""
+    """The effect of one minibatch."""
 
     sums: torch.Tensor
     size: int
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """One mixing on one rank: what came before it, and the parameters before and after."""
+    """One mixing on one rank: the steps before it, and the parameters before and after."""
 
     steps: list[Step]
     before: torch.Tensor
@@ -48,7 +48,7 @@ def growing_job(comm, directory):
 
 
 def observed(job):
-    """A list of the job's mixings, filled as it runs."""
+    """A list of the job's mixings, filled while the job runs."""
     steps, mixings = [], []
     learn, mix = job.learner.step, job.strategy.step
 
@@ -70,7 +70,7 @@ def observed(job):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """(mixings, job, its held-out accuracy in the end) of each rank."""
+    """(mixings, job, final held-out accuracy) of each rank."""
     directory = tmp_path_factory.mktemp("whole") / "job"
 
     def rank(comm):
@@ -83,7 +83,7 @@ def runs(tmp_path_factory):
 
 
 def test_all_go_on_with_the_rank_of_the_best_objective(runs):
-    """By the sums that the steps gave; ranks with less than half of the most frames are left out."""
+    """By the sums of the steps; ranks with less than half of the maximum number of frames are ignored."""
     num_compared = 0
     for of_ranks in zip(*(mixings for mixings, *_ in runs), strict=True):
         sums = np.array([sum((step.sums.numpy() for step in mixed.steps), np.zeros(3)) for mixed in of_ranks])
@@ -124,7 +124,7 @@ def test_nothing_hangs_or_is_left_out(runs):
 
 
 def test_changes_of_halves_are_limited_to_the_root_of_a_half(tmp_path):
-    """With a rate so high that the limit always cuts; what follows the first mixing has the whole limit."""
+    """With a rate so high that the limit always applies; after the first mixing the whole limit applies."""
     options = with_options(learner=dict(max_change=0.5), mixing=dict(first_mixing="best"), schedule=dict(learning_rate=100.0, num_epochs=1))
     job = training(SoloComm(), tmp_path / "job", store(3), options)
     learn, moved = job.learner.step, []
@@ -142,7 +142,7 @@ def test_changes_of_halves_are_limited_to_the_root_of_a_half(tmp_path):
 
 
 def test_resumed_between_growth_and_mixing_in_the_same_bits(runs, tmp_path):
-    """One rank dies again and again, soon after it was started; there is a checkpoint of every mixing."""
+    """One rank dies repeatedly, soon after its start; every mixing writes a checkpoint."""
     compares = []
 
     def rank(comm):

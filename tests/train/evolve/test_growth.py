@@ -1,4 +1,4 @@
-"""Growing networks: layers, outputs, saturated units; alike on all ranks."""
+"""Growing networks: layers, outputs, saturated units; equal on all ranks."""
 
 import copy
 import dataclasses
@@ -79,7 +79,7 @@ def test_mixing_up_moves_copies_apart_symmetrically():
 
 
 def split_by_hand(weights, biases, numbers, halving, stddev, rng):
-    """{pdf: [(weights, bias) of each copy]}: of n copies number n - 2^floor(log2 n) is split, into w + e and w - e; all pdfs of a round draw
+    """{pdf: [(weights, bias) of each copy]}: of n copies, copy n - 2^floor(log2 n) is split into w + e and w - e; all pdfs of a round draw
     their e together."""
     copies = {pdf: [(weights[pdf].astype(np.float64), float(biases[pdf]))] for pdf in range(len(numbers))}
     for n in range(1, max(numbers)):
@@ -95,7 +95,7 @@ def split_by_hand(weights, biases, numbers, halving, stddev, rng):
 
 @pytest.mark.parametrize("numbers", [[2, 1, 1], [2, 2, 3], [1, 5, 9]])
 def test_copies_are_moved_apart_exactly(numbers):
-    """The two of a splitting by the same noise, with opposite signs."""
+    """The two copies of a split by the same noise, with opposite signs."""
     rng = np.random.default_rng(1)
     weights, biases = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
     halving = np.log(2) / np.array([1.0, 0.5, 2.0])
@@ -120,7 +120,8 @@ def test_copies_of_a_pdf_differ_by_one_halving_at_most():
 
 
 def best_allocation(counts, total):
-    """Numbers of outputs with the least greatest count^0.25 per output, then the next greatest and so on, by trying all."""
+    """The numbers of outputs with the smallest maximum of count^0.25 per output, then the smallest second largest, and so on, by trying
+    all."""
     choices = [n for n in itertools.product(range(1, total), repeat=len(counts)) if sum(n) == total]
     return min(choices, key=lambda n: sorted((c**0.25 / k for c, k in zip(counts, n)), reverse=True))
 
@@ -177,8 +178,8 @@ def test_times_of_growth():
 
 
 def test_what_is_done_to_a_network_comes_before_its_growth():
-    """Saturated units are looked for, and layers scaled, in the network that has been trained, not in a new layer. Between the two comes what
-    only looks at parameters."""
+    """Saturated units are searched, and layers scaled, in the trained network, not in a new layer. Actions that only read parameters come
+    between them and growth."""
     learner, growth = growing()
     shapes, kept = [], []
     growth.keeping = [(100, lambda parameters, frames: kept.append([len(shapes), *map(len, parameters)]))]
@@ -200,7 +201,7 @@ def test_learning_goes_on_after_growth():
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_what_a_checkpoint_of_a_grown_network_must_hold(precision):
-    """By whichever change comes first, and whatever numbers the learner computes with."""
+    """For any first change, and for any number type of the learner."""
     options = dataclasses.replace(GROWTH, layer_period_frames=0)
     learner = Learner(network(), dataclasses.replace(CPU, precision=precision))
     growth = Growth(options, learner.network.options, COUNTS, 1000, 3, SoloComm())
@@ -233,13 +234,13 @@ def test_ranks_grow_alike_and_a_resumed_one_goes_on():
 def test_growth_that_cannot_be():
     with pytest.raises(UserError, match="goes back to earlier models"):
         check_growth(GROWTH, True)
-    with pytest.raises(UserError, match="--mix-up 9: there are 12 pdfs"):
+    with pytest.raises(UserError, match="--mix-up 9: each of 12 pdfs needs an output"):
         Growth(GROWTH, FULL, np.ones(12), 1000, 3, SoloComm())
-    with pytest.raises(UserError, match="training sees 150 frames.*lower --layer-period-frames"):
+    with pytest.raises(UserError, match="training ends at 150 frames.*lower --layer-period-frames"):
         Growth(GROWTH, FULL, COUNTS, 150, 3, SoloComm())
     with pytest.raises(UserError, match=r"due at 600 \(outputs\), when ranks next mix at 1000; lower .* or --period-frames or raise --num-epochs"):
         Growth(GROWTH, FULL, COUNTS, 1000, 3, SoloComm(), meets=lambda frames: -(-frames // 1000) * 1000)
-    with pytest.raises(UserError, match=r"training is over after 1000 frames, and the network has still to change \(layer, layer, outputs\)"):
+    with pytest.raises(UserError, match=r"training has ended after 1000 frames, but changes of the network are still due \(layer, layer, outputs\)"):
         growing()[1].check_whole(1000)
 
 
@@ -254,7 +255,7 @@ def test_what_lies_ahead():
     ("allreduce", 1000, 1000), ("allreduce", 1001, 1400), ("adpsgd", 401, 401), ("hadpsgd", 801, 801), ("gradient", 401, 600), ("d1d", 999, 1000), ("post-local", 401, 600), ("post-local", 1401, 1800),
 ])
 def test_when_ranks_meet(name, frames, expected):
-    """Two of them, in epochs of 1000 frames, after 150 each, which are two minibatches of 100."""
+    """Two ranks, in epochs of 1000 frames, with a period of 150 frames each, which are two minibatches of 100."""
     def rank(comm):
         return make_strategy(comm, mixing_of(name, period_frames=150)).meets(frames, 1000, 100)
 
@@ -263,7 +264,7 @@ def test_when_ranks_meet(name, frames, expected):
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_when_ranks_of_a_growing_number_meet(epoch):
-    """Kaldi's iterations, of two ranks at first and four in the end, as they are gone through."""
+    """Kaldi's iterations, with two ranks at first and four at the end, against their simulation."""
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=100, initial_ranks=2))
         strategy.training.num_epochs, ends, master = 2, [0], torch.zeros(3)
@@ -284,7 +285,7 @@ def test_when_ranks_of_a_growing_number_meet(epoch):
 
 @pytest.mark.parametrize("activation, derivative", [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)])
 def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivative):
-    """Against d sigma(a) / da relative to its value at 0, by its other formula, over the frames of two ranks."""
+    """Against d sigma(a) / da relative to its value at 0, by an independent formula, over the frames of two ranks."""
     net, x = network(activation, 1), inputs(number=100)
     layer = net.affine_layers[0]
     with torch.no_grad():
@@ -298,7 +299,7 @@ def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivati
         sample = Sample(x[comm.rank :: 2], torch.zeros(50, dtype=torch.int64), comm)
         learner = Learner(network(activation, 1), CPU)
         learner.adopt(net.with_parameters(net.parameters()))
-        found = average_derivatives(copy.deepcopy(net), sample)[0]  # in which the other rank's thread has no frames
+        found = average_derivatives(copy.deepcopy(net), sample)[0]  # a copy, in which the other rank's thread counts no frames
         SaturationFix(sample)(learner, 0)
         return found, learner.flat.values()
 
@@ -311,8 +312,8 @@ def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivati
 
 
 def test_factors_of_layers_against_a_search():
-    """A network whose layers have a wrong scale: the factors found are as good as the best of a grid, alike on both ranks. Targets are
-    drawn from the posteriors of the right network."""
+    """A network whose layers have wrong scales: the resulting factors are as good as the best of a grid, and equal on both ranks. Targets
+    are drawn from the posteriors of the correct network."""
     net, x = network("tanh", 1), inputs(number=300)
     pdfs = net(x).softmax(1).multinomial(1, generator=torch.Generator().manual_seed(0))[:, 0]
     wrong = net.with_parameters([value * scale for value, scale in zip(net.parameters(), (0.3, 0.3, 0.05, 0.05))])

@@ -1,4 +1,4 @@
-"""The speed of one rank by itself, in virtual time: a step takes as long as what is done in it."""
+"""The single-rank throughput, in virtual time: the duration of a step depends only on the operations in it."""
 
 import copy
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ STEP_S, UPDATE_S = 1.0, 0.25
 
 
 class Clock:
-    """Counts what is done, and tells how long that takes, `scale` seconds for one second."""
+    """Counts operations, and reports their duration, `scale` seconds for one second."""
 
     def __init__(self, monkeypatch, scale: float = 1.0):
         self.scale, self.steps, self.updates, self.orthogonal_steps = scale, 0, 0, 0
@@ -42,12 +42,12 @@ class Clock:
         return self.scale * (STEP_S * self.steps + UPDATE_S * (self.updates + self.orthogonal_steps))
 
     def timed(self) -> list[tuple[int, int]]:
-        """(steps, updates) between two looks, of the warm-up and of each cycle."""
+        """(steps, updates) between two readings of the clock, of the warm-up and of each cycle."""
         return [(b - a, d - c) for (a, c), (b, d) in zip(self.told[::2], self.told[1::2])]
 
 
 def job_of(tmp_path, period: int = 0, **options):
-    """A job with natural gradient of this update period; 0: without."""
+    """A job with natural gradient of this update period; 0: without natural gradient."""
     natural_gradient = NaturalGradientOptions("online" if period else "none", ng_update_period=period or 4)
     return training(SoloComm(), tmp_path, store(8), with_options(learner=dict(natural_gradient=natural_gradient, **options)), tries_speed=True)
 
@@ -55,7 +55,7 @@ def job_of(tmp_path, period: int = 0, **options):
 @pytest.mark.parametrize("steps_before", [0, 5, 33])
 @pytest.mark.parametrize("period", [1, 2, 4, 7, 40])
 def test_updates_count_as_often_as_in_a_long_training(period, steps_before, tmp_path, monkeypatch):
-    """One cycle, which takes more than half a second; whether the training begins or goes on."""
+    """One cycle, which takes more than half a second, at the beginning of a training or later."""
     job = job_of(tmp_path, period)
     for _ in range(steps_before):
         job.learner.step(*job.training.largest(job.minibatch), 0.01)
@@ -65,7 +65,7 @@ def test_updates_count_as_often_as_in_a_long_training(period, steps_before, tmp_
 
 
 def test_a_long_training_has_as_many_updates(tmp_path, monkeypatch):
-    """The oracle of the test above: 40 periods after the first eleven minibatches."""
+    """The reference of the test above: 40 periods after the first eleven minibatches."""
     job = job_of(tmp_path, 4)
     clock, counted = Clock(monkeypatch), []
     for step in range(11 + 40 * 4 + 1):
@@ -75,7 +75,7 @@ def test_a_long_training_has_as_many_updates(tmp_path, monkeypatch):
 
 
 def test_the_cost_is_bounded(tmp_path, monkeypatch):
-    """Of a long period forty minibatches, of short ones ten cycles, or as many as take half a second."""
+    """Forty minibatches of a long period; ten cycles of a short one, or the cycles of half a second."""
     clock = Clock(monkeypatch)
     job_of(tmp_path, 1000).speed_alone()
     assert [steps for steps, _ in clock.timed()] == [1, 40]

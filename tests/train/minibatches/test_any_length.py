@@ -1,4 +1,4 @@
-"""Training on utterances of 1 frame to 10,000 at once: all frames are learned, and objectives are what they must be."""
+"""Training on utterances of 1 to 10,000 frames together: all frames are learned, and objectives are correct."""
 
 import json
 
@@ -49,8 +49,8 @@ def epochs(out) -> list[dict]:
     (["tdnn splice=-1..1 dim=6", "lstm cells=4 delay=3", "delay frames=2"], 20, True),
 ])  # fmt: skip
 def test_frames_in_chunks(tmp_path, lines, chunk, carried):
-    """At a rate of 0 the sums over all chunks are those of the utterances as the model decodes them: cut alike, or whole where states are
-    carried. At another, every minibatch moves the parameters."""
+    """At a rate of 0 the sums over all chunks equal those of the utterances as the model decodes them: cut in the same way, or whole if
+    states are carried. At a higher rate, every minibatch changes the parameters."""
     targets = make_data(tmp_path / "data", LENGTHS, NUM_PDFS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
     network = LayeredNetwork(lines, DIM, NUM_PDFS, 0 if carried else chunk)
@@ -81,7 +81,7 @@ def lattices(tmp_path_factory):
 
 
 def blstm_in_place_of_the_network(path, chunk: int) -> None:
-    """Beside its transition model and tree."""
+    """Replace the network; the transition model and the tree stay."""
     network = LayeredNetwork(["tdnn splice=-1..1 dim=8", "blstm cells=6"], DIM, NUM_PDFS, chunk)
     network.initialise(torch.Generator().manual_seed(1))
     torch.nn.init.normal_(network.output.weight, generator=torch.Generator().manual_seed(2))
@@ -95,7 +95,7 @@ def smbr(path, out, *flags):
 
 
 def lattice_objective(path, model_dir) -> float:
-    """A frame's, over the whole corpus, from the files."""
+    """Objective per frame over the whole corpus, from the files."""
     reader, scorer = FeatureReader(path / "data", InputOptions.load(model_dir)), load_scorer(model_dir)
     references, trans = read_job_archives(path / "ali"), read_transitions(model_dir / "final.mdl")
     classes, options = TidClasses.of(trans, list(SILENCES)), CriterionOptions(acoustic_scale=SCALE)
@@ -108,7 +108,7 @@ def lattice_objective(path, model_dir) -> float:
 
 @pytest.mark.parametrize("chunk", [None, 0, 20], ids=["feed-forward", "BLSTM of whole utterances", "BLSTM of chunks"])
 def test_lattices(lattices, tmp_path, chunk):
-    """What is reported at a rate of 0 is the objective of the files; at another it rises."""
+    """At a rate of 0 the reported objective is that of the files; at a higher rate the objective rises."""
     start = lattices / "dnn"
     if chunk is not None:
         (tmp_path / "corpus").mkdir()
@@ -128,7 +128,7 @@ def test_lattices(lattices, tmp_path, chunk):
 
 
 def test_an_utterance_too_long_for_memory_ends_the_step_by_its_name(lattices, tmp_path, monkeypatch):
-    """Before anything is learned; the same command trains once memory is enough."""
+    """Before training starts; the same command trains when memory suffices."""
     told = "data: a-2 has 10000 frames, too many to be learned as a whole: it takes about .* MB are free for each rank; cut it into shorter"
     with monkeypatch.context() as patched, pytest.raises(UserError, match=told):
         patched.setattr(memory_check, "free_bytes", lambda device: 100_000)
@@ -141,7 +141,7 @@ def test_an_utterance_too_long_for_memory_ends_the_step_by_its_name(lattices, tm
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """A small language: an utterance of 10,000 frames, one of 40, and short ones of a phone or two, whose ends are cut off."""
+    """A small language: an utterance of 10,000 frames, one of 40, and short ones of one or two phones, whose ends are cut off."""
     path, rng = tmp_path_factory.mktemp("chain"), np.random.default_rng(1)
     write_language(path)
     lang = LangDir(path / "lang")
@@ -167,8 +167,8 @@ def cut(aligned: AlignedPhones, num_frames: int) -> AlignedPhones:
 @pytest.mark.parametrize("chunk", [60, 10_002])
 @pytest.mark.parametrize("factor", [1, 3])
 def test_lf_mmi(chain, tmp_path, monkeypatch, chunk, factor):
-    """Of chunks, and of utterances as a whole, each of which is then a row of 10,002 frames. All outputs are counted, those
-    that two chunks share for both, so no sequence is left out for want of a finite likelihood, and the objective rises."""
+    """LF-MMI of chunks, and of whole utterances, each in a row of 10,002 frames. All outputs are counted, and those that two chunks share
+    are counted twice, so no sequence is skipped because its likelihood is not finite. The objective rises."""
     learn, counted = Learner.step, []
 
     def watched(*arguments):

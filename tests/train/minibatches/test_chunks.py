@@ -1,4 +1,4 @@
-"""Chunks of utterances with context: every frame is learned once, at its place, whatever the lengths."""
+"""Chunks of utterances with context: every frame is learned once, at its position, for all lengths."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CODE = Plain(torch.float32)
 
 
 def utterances(lengths=LENGTHS):
-    """Features that tell utterance and frame; targets that number all frames."""
+    """Features that identify utterance and frame; targets that number all frames."""
     features = [np.stack([np.full(n, u), np.arange(n), np.ones(n)], 1).astype(np.float32) for u, n in enumerate(lengths)]
     ends = np.cumsum(lengths)
     return features, [np.arange(end - n, end) for n, end in zip(lengths, ends)]
@@ -52,7 +52,7 @@ def test_every_frame_is_a_target_once_with_its_context_before_it(chunk, left, ri
 
 @pytest.mark.parametrize("packing", [Packing(1, 1), Packing(1, 1, 5), Packing(1, 1, 5, carried=True)])
 def test_all_that_a_store_moves_to_a_device_is_told(packing):
-    """What is made on one of its streams and used on another must be held there."""
+    """A tensor that is created on one stream and used on another must be recorded there."""
     store = store_of(packing)
     of_class = [value for value in vars(store).values() if isinstance(value, torch.Tensor)]
     assert sorted(map(id, of_class)) == sorted(map(id, store.tensors()))

@@ -1,4 +1,4 @@
-"""Learners that draw from all data: what each draws, all together, and in which minibatches; interrupted, with other numbers of ranks."""
+"""Learners that draw from all data: the draws of each, of all together, and their minibatches; resumed, and with other numbers of ranks."""
 
 from types import SimpleNamespace
 
@@ -42,7 +42,7 @@ def numbered(tmp_path_factory):
 
 
 def frames_of(kind, numbered, draw, rank):
-    """What a learner draws from."""
+    """The frames from which a learner draws."""
     reader, targets = numbered
     if kind == "padded":
         return PaddedUtterances(reader, targets, targets.keys, LearnerOptions(minibatch=SIZE, device="cpu"), SEED, rank, draw)
@@ -66,7 +66,7 @@ def numbers_in(frames, minibatches) -> np.ndarray:
 
 
 def draws_of(kind, numbered) -> tuple[np.ndarray, np.ndarray]:
-    """(how often each learner has drawn each frame in each epoch, what it said that the epoch would have)."""
+    """(how often each learner draws each frame in each epoch, number of frames that it reports for the epoch)."""
     drawn = np.zeros((NUM_LEARNERS, NUM_EPOCHS, LENGTHS.sum()), int)
     told = np.zeros((NUM_LEARNERS, NUM_EPOCHS), int)
     for rank in range(NUM_LEARNERS):
@@ -80,18 +80,18 @@ def draws_of(kind, numbered) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_learners_together_draw_each_frame_once_in_an_epoch_on_average(numbered, kind):
-    """Each draws with probability 1/4, independently of the others and of other epochs, and nothing twice: so in E epochs a frame is drawn
-    E times, with the variance E (1 - 1/4); two learners have a quarter of their frames in common."""
+    """Each learner draws a frame with probability 1/4, independently of other learners and other epochs, and never twice. So in E epochs
+    a frame is drawn E times on average, with variance E (1 - 1/4); two learners have a quarter of their frames in common."""
     drawn, told = draws_of(kind, numbered)
     times, num_frames = drawn.sum((0, 1)), LENGTHS.sum()
     assert drawn.max() == 1
-    if "chunks" not in kind and "rows" not in kind:  # where frames without targets count
+    if "chunks" not in kind and "rows" not in kind:  # in which frames without targets count, too
         assert (drawn.sum(2) == told).all()
     if kind == "frames":
         assert (told.sum(0) == num_frames).all()
     assert times.mean() == pytest.approx(NUM_EPOCHS, rel=0.03)
     assert np.abs(times - NUM_EPOCHS).max() < 5 * np.sqrt(0.75 * NUM_EPOCHS)
-    independent = 1 if kind in ("frames", "chunks") else NUM_UTTERANCES / num_frames  # of so many frames, since utterances come whole
+    independent = 1 if kind in ("frames", "chunks") else NUM_UTTERANCES / num_frames  # utterances are drawn whole
     assert times.var() == pytest.approx(0.75 * NUM_EPOCHS, rel=6 / np.sqrt(num_frames * independent / (5 if kind == "chunks" else 1)))
     for one, other in ((drawn[0], drawn[1]), (drawn[2], drawn[3]), (drawn[0, :-1], drawn[0, 1:])):
         assert (one * other).sum() / one.sum() == pytest.approx(0.25, abs=0.03)
@@ -140,7 +140,7 @@ def test_a_streaming_learner_reads_what_it_draws(numbered, monkeypatch):
 
 
 class Counted(Trainer):
-    """Remembers the frames whose sums each epoch had."""
+    """Stores the number of frames in the sums of each epoch."""
 
     counted = ()
 
@@ -155,7 +155,7 @@ def options(name, **mixing):
 
 
 def run(num_ranks, directory, given, num_steps=None):
-    """Train on 600 frames, all of which each rank has, in threads: the jobs."""
+    """The jobs of ranks in threads that train on 600 frames, all of which each rank has."""
 
     def rank(comm):
         frames = store(12)

@@ -48,7 +48,7 @@ def test_utterances_without_frames(left, right):
     ("float32", 0.0, 0.0), ("float16", 2e-3, 3e-4), ("bfloat16", 1.6e-2, 2e-3), ("byte", 0.12, 0.012), ("auto", 1.6e-2, 2e-3),
 ])  # fmt: skip
 def test_kept_types(name, largest, mean):
-    """The errors that docs/training_data.md states, in standard deviations; given as float32 whatever is kept."""
+    """The errors stated in docs/training_data.md, in standard deviations; inputs are float32 for all storage types."""
     features = utterances((5000,))
     code = make_code(name, torch.bfloat16)
     frames = make_store(features, code)
@@ -60,7 +60,7 @@ def test_kept_types(name, largest, mean):
 
 
 def test_bytes():
-    """Every byte means a number of its own, nearest bytes are chosen, 0 is kept exactly, what is too large is clipped."""
+    """Bytes have distinct values, numbers are rounded to the nearest byte, 0 is exact, and large numbers are clipped."""
     values = byte_values()[:255]
     assert (values.diff() > 0).all() and values[127] == 0 and values[254] == pytest.approx(16)
     code = Bytes()
@@ -71,7 +71,7 @@ def test_bytes():
 
 
 def test_bytes_are_about_as_good_as_kaldis(tmp_path):
-    """Kaldi's one byte a number has a header for each utterance and column; ours has none."""
+    """Kaldi's format of one byte per number has a header for each utterance and column; pyasr's has none."""
     features = {f"u{i}": x for i, x in enumerate(utterances((300,) * 20))}
     with ArkWriter(tmp_path / "c.ark", tmp_path / "c.scp", compress="speech") as writer:
         for key, x in features.items():
@@ -104,7 +104,7 @@ def test_store_without_frames():
 
 @pytest.mark.parametrize("code", [Plain(torch.bfloat16), Bytes()])
 def test_bytes_of_a_store(code):
-    """What is counted for --max-store-mb is what is used, with the order of an epoch."""
+    """The bytes counted for --max-store-mb are those used, the order of an epoch included."""
     frames = make_store(utterances((50, 70)), code)
     used = sum(tensor.nbytes for tensor in frames.tensors()) - frames._window.nbytes + 4 * frames.num_frames
     assert used == store_bytes(np.array([50, 70]), LEFT, RIGHT, DIM, code).sum()

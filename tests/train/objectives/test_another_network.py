@@ -1,4 +1,4 @@
-"""A training does not go on from the checkpoint of a network that it would not have by then."""
+"""A training does not resume from the checkpoint of a different network."""
 
 import dataclasses
 
@@ -69,7 +69,7 @@ def test_of_another_shape(corpus, tmp_path, monkeypatch, dnn, groups, told):
 
 
 def test_a_grown_one_goes_on(corpus, tmp_path, monkeypatch):
-    """After a layer was added, and after outputs were."""
+    """After a new layer, and after new outputs."""
     growth = GrowthOptions(layer_period_frames=600, mix_up=8)
     for num_steps in (20, 36):
         spec = spec_of(corpus, tmp_path / str(num_steps), SMALL, growth=growth)

@@ -1,4 +1,4 @@
-"""Pretraining machine by machine, on virtual ranks and on MPI's; how a network starts from it; files that do not fit."""
+"""Pretraining RBM by RBM, on virtual and on MPI ranks; networks that start from the result; files that do not fit."""
 
 import os
 import shutil
@@ -80,10 +80,10 @@ def test_mean_activation_over_ranks(trained):
 
 
 def test_mpi_ranks_mixing_every_minibatch_equal_one_with_all_of_it(tmp_path, monkeypatch):
-    """Two and three. The mean of momenta is the momentum of the mean; samples are taken in a way that does not depend on the rank."""
+    """With two and three ranks. The mean of momenta is the momentum of the mean; samples do not depend on the rank."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, Path(__file__).parents[:3])) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     run_ranks(JobOptions(), tmp_path / "log" / "x.log", "toy_dbn:period_one", JobOptions(cmd=str(tmp_path)), 3)
-    monkeypatch.setattr(toy_dbn.rbm_module, "sample_bernoulli", None)  # put back at the end
+    monkeypatch.setattr(toy_dbn.rbm_module, "sample_bernoulli", None)  # restored at the end
     for gaussian in (True, False):
         single = trained_without_chance(SoloComm(), tmp_path / f"solo-{gaussian}", gaussian, 8, 6)
         for size in (2, 3):
@@ -105,7 +105,7 @@ def test_shards_may_be_uneven_and_empty(tmp_path):
 
 @pytest.mark.parametrize("parallel, num_learning", [("allreduce", {2}), ("kaldi", {1, 2})])
 def test_momentum_without_the_bug_is_the_scheduled_one(data, tmp_path, monkeypatch, parallel, num_learning):
-    """However many ranks learn at that time, by which the rate goes: (1 - m) times their number times that of one rank."""
+    """For any number of training ranks. The rate is (1 - m) times their number times the rate of one rank."""
     step, seen = RbmLearner.step, []
 
     def watched(self, x, targets, rate, *rest):
@@ -113,7 +113,7 @@ def test_momentum_without_the_bug_is_the_scheduled_one(data, tmp_path, monkeypat
         return step(self, x, targets, rate, *rest)
 
     monkeypatch.setattr(RbmLearner, "step", watched)
-    monkeypatch.setattr(Trainer, "speed_alone", lambda job: 0.0)  # all steps are of the training
+    monkeypatch.setattr(Trainer, "speed_alone", lambda job: 0.0)  # no steps besides those of the training
     momentum = dict(with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400)
     options = with_options(hidden=dict(hidden_layers=2), momentum=momentum, scaling=dict(lr_scaling="linear"), mixing=dict(parallel=parallel))
     spec = spec_of(data, tmp_path / "dbn", options)
@@ -123,7 +123,7 @@ def test_momentum_without_the_bug_is_the_scheduled_one(data, tmp_path, monkeypat
 
 
 def die_after(monkeypatch, num_steps):
-    """The ranks together survive `num_steps` minibatches."""
+    """Interrupt the ranks after `num_steps` minibatches in total."""
     step, done = RbmLearner.step, []
 
     def dying(self, *arguments):
@@ -137,7 +137,7 @@ def die_after(monkeypatch, num_steps):
 
 @pytest.mark.parametrize("precision, num_ranks, interruptions", [("float32", 1, (3, 60, 201, 330)), ("bfloat16", 2, (61, 330))])
 def test_resumed_pretraining_ends_in_the_same_bits(tmp_path, data, monkeypatch, precision, num_ranks, interruptions):
-    """Interrupted before the first checkpoint, within the first machine, between machines and within the last."""
+    """Interrupted before the first checkpoint, within the first RBM, between RBMs and within the last."""
     options = with_options(compute=dict(precision=precision))
     spec = spec_of(data, tmp_path / "whole", options)
     whole = run_threads(num_ranks, lambda comm: parameters(pretrained(spec, comm)))
@@ -152,7 +152,7 @@ def test_resumed_pretraining_ends_in_the_same_bits(tmp_path, data, monkeypatch, 
 
 
 def test_another_number_of_ranks_goes_on_with_pretraining(tmp_path, data, monkeypatch):
-    """With momentum as each rank's checkpoint has it."""
+    """With the momentum of each rank's checkpoint."""
     spec = spec_of(data, tmp_path / "dbn", OPTIONS)
     with monkeypatch.context() as patch, pytest.raises(Crash):
         die_after(patch, 61)
@@ -210,7 +210,7 @@ def test_features_that_are_made_otherwise(trained, data, tmp_path):
     dbn_dir, other = tmp_path / "dbn", tmp_path / "data"
     shutil.copytree(trained[1], dbn_dir)
     save_origins(dbn_dir, [to_json(MfccOptions())])
-    check_dbn(dbn_dir, FITTING, INPUT, data)  # nobody knows how these are made
+    check_dbn(dbn_dir, FITTING, INPUT, data)  # features of unknown origin
     shutil.copytree(data, other)
     write_table(other / "feats.scp", {utt: rx.replace(str(data), str(other)) for utt, rx in read_scp(data / "feats.scp").items()})
     save(other / OPTIONS_FILE, MfccOptions(num_ceps=20))
@@ -242,7 +242,7 @@ def test_machines_and_checkpoints_of_another_shape(data, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="a checkpoint of another network.*16x18"):
         pretrained(spec_of(data, tmp_path / "dbn", wider), SoloComm())
     pretrained(spec, SoloComm())
-    with pytest.raises(UserError, match="machines of 16 units on 18 inputs; these options give 24 on 18"):
+    with pytest.raises(UserError, match="RBMs of 16 units on 18 inputs, but these options give 24 units on 18 inputs"):
         pretrained(spec_of(data, tmp_path / "dbn", wider), SoloComm())
 
 
@@ -261,7 +261,7 @@ def test_long_utterances_are_left_out(data, tmp_path):
 
 
 def test_machine_copies_are_independent(trained):
-    """`load_dbn` gives machines that equal those saved, bit by bit."""
+    """`load_dbn` returns RBMs that are bit-identical to those saved."""
     again = load_dbn(trained[1] / DBN_FILE)
     assert torch.equal(parameters(again), parameters(trained[0])) and isinstance(again.rbms[0], Rbm)
     assert OPTIONS.hidden.hidden_layers == len(again.rbms)

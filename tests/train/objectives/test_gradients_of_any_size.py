@@ -1,5 +1,5 @@
-"""Gradients of minibatches of any size, added over ranks that have different numbers of them: whole utterances, and rows of chunks with
-state carried over. Against synchronous SGD written out in one process, in float64."""
+"""Gradients of minibatches of any size, summed over ranks with different numbers of minibatches: whole utterances, and rows of chunks with
+carried state. Against explicit synchronous SGD in one process, in float64."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def uneven(monkeypatch):
-    """Of three ranks the first has two thirds of the training utterances, the last none."""
+    """Of three ranks, the first has two thirds of the training utterances and the last has none."""
     shard = Targets.shard
 
     def parts(self, rank, num_ranks, heldout):
@@ -70,7 +70,7 @@ def uneven(monkeypatch):
 
 
 def words_of(corpus, kind, out, **options) -> list[str]:
-    """A step and its arguments, for a constant rate of summed gradients."""
+    """A step and its arguments, with a constant rate for summed gradients."""
     options = {"parallel": "gradient", "learning_rate": RATES[kind], **CONSTANT, **options}
     if kind == "carried":
         options["network"] = corpus / kind / "network.net"
@@ -80,7 +80,7 @@ def words_of(corpus, kind, out, **options) -> list[str]:
 
 
 def train(corpus, kind, out, num_ranks=3, prepare=lambda job: None, **options) -> list:
-    """[(job, its network before training)] of the ranks, which are threads."""
+    """[(job, its network before training)] of ranks in threads."""
     jobs, module = {}, MODULES[kind]
     make = module.make_job
 
@@ -122,7 +122,7 @@ def lines(out) -> list[dict]:
 
 
 def ctc_loss(network, x, supervision):
-    """(The summed loss, frames.)"""
+    """(summed loss, frames)."""
     known = supervision.lengths, supervision.num_frames, supervision.labels, supervision.num_labels
     lengths, outputs, labels, counts = map(torch.from_numpy, known)
     log_p = network(x.double(), lengths).log_softmax(2).transpose(0, 1)
@@ -130,7 +130,7 @@ def ctc_loss(network, x, supervision):
 
 
 class Carried:
-    """The same of a rank's minibatches of rows in an epoch, one after the other, by the state of each row."""
+    """The same for consecutive minibatches of rows of a rank in an epoch, with the state of each row."""
 
     states = None
 
@@ -143,7 +143,7 @@ class Carried:
 
 
 def losses_of(kind, job) -> list:
-    """What computes them, for each rank in an epoch."""
+    """The loss functions of the ranks in an epoch."""
     if kind == "carried":
         return [Carried() for _ in range(3)]
     if kind == "ctc":
@@ -152,7 +152,7 @@ def losses_of(kind, job) -> list:
 
 
 def by_hand(kind, jobs) -> torch.Tensor:
-    """The parameters after all ranks' minibatches: one process, one step for each of the first rank's, G = sum G_r / 3."""
+    """The parameters after all ranks' minibatches, in one process, with one step for each minibatch of the first rank, G = sum G_r / 3."""
     first, network = jobs[0][0], jobs[0][1].double()
     for epoch in (1, 2):
         losses, ranks = losses_of(kind, first), [list(job.training.minibatches(job.minibatch, epoch)) for job, _ in jobs]
@@ -190,7 +190,7 @@ def test_natural_gradient_momentum_and_limits(corpus, tmp_path, uneven, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_post_local(corpus, tmp_path, uneven, kind):
-    """Ranks drift apart in the second epoch only."""
+    """Ranks drift apart only in the second epoch."""
     jobs = train(corpus, kind, tmp_path / "out", parallel="post-local", period_frames=100)
     drifts = {(line["epoch"], line["drift"] > 0) for line in lines(tmp_path / "out") if "drift" in line}
     assert drifts >= {(1, False), (2, True)} and (1, True) not in drifts
@@ -213,7 +213,7 @@ def test_a_minibatch_whose_gradient_is_no_number_stops_all(corpus, tmp_path, une
 
 @pytest.mark.parametrize("kind, parallel", [*((kind, "gradient") for kind in KINDS), ("ctc", "post-local")])
 def test_an_interrupted_training_goes_on(corpus, tmp_path, uneven, kind, parallel):
-    """In the same bits, from within an epoch."""
+    """Bit for bit, from within an epoch."""
     options = dict(parallel=parallel, momentum=0.5, checkpoint_frames=150, period_frames=100)
     whole = masters(train(corpus, kind, tmp_path / "whole", **options))
     interrupted(corpus, kind, tmp_path / "out", **options)
@@ -231,14 +231,14 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, uneven, capsys, kind)
 
 
 def test_one_rank_alone_takes_all_steps(corpus, tmp_path):
-    """Those of any scheme."""
+    """The steps of any scheme."""
     found = [masters(train(corpus, "ctc", tmp_path / name, 1, parallel=name))[0] for name in ("gradient", "allreduce")]
     assert torch.equal(*found)
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="needs MPI")
 def test_mpi(corpus, tmp_path):
-    """Three processes, whose numbers of minibatches differ, end with what threads end with."""
+    """Three processes with different numbers of minibatches have the same result as threads."""
     jobs = train(corpus, "ctc", tmp_path / "threads", minibatch=120)
     assert len({len(list(job.training.minibatches(0, 1))) for job, _ in jobs}) > 1
     step, *words = map(str, words_of(corpus, "ctc", tmp_path / "mpi", num_ranks=3, minibatch=120))

@@ -1,4 +1,4 @@
-"""What chunks are trained by: derivatives against finite differences in float64, numerators of chunks, phases of the features."""
+"""The LF-MMI criterion on chunks: derivatives against finite differences in float64, numerators of chunks, phases of the features."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ LENGTHS = np.array([one.num_frames for one in ALIGNED.values()])
 
 
 def chunks(chunk=12, left=2, right=4):
-    """(features and targets of all chunks, both with numbers of frames in them)."""
+    """(features and targets of all chunks, both of which contain frame numbers)."""
     numbers = output_numbers(LENGTHS, 3)
     targets = np.split(numbers, np.cumsum(LENGTHS)[:-1])
     features = [np.stack([np.full(n, u), np.arange(n), np.ones(n)], 1).astype(np.float32) for u, n in enumerate(LENGTHS)]
@@ -65,7 +65,7 @@ def test_outputs_are_numbered_over_utterances():
 
 
 def test_numerators_are_those_of_the_chunks_frames():
-    """Chunks begin at frames that an output belongs to, and the numerator is that of the frames that the features say."""
+    """Chunks begin at frames that have an output, and the numerator is that of the frames in the features."""
     x, targets = chunks()
     for row, found, numerator in zip(x.numpy(), targets.numpy(), Numerators(MAKER, ALIGNED).of(targets)):
         utterance, first = int(row[2, 0]), int(row[2, 1])
@@ -82,7 +82,7 @@ def test_numerators_are_those_of_the_chunks_frames():
 
 
 def test_derivatives_are_finite_differences():
-    """Of F + X for the second layer, F + c X below both, and F for the first, with the numerators' posteriors taken as they are."""
+    """Of F + X for the second layer, F + c X below both, and F for the first, with constant posteriors of the numerators."""
     made, (x, targets), whole = network(), inputs(), criterion(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     loss, sums = whole.loss(made, x, targets)
     loss.backward()
@@ -91,7 +91,7 @@ def test_derivatives_are_finite_differences():
     _, posteriors, counts = lf_mmi_with_posteriors(base[0], supervisions, GRAPH, whole.options)
 
     def parts() -> tuple[float, float]:
-        """F and X where targets are known, outputs elsewhere being those of before."""
+        """F and X; outputs without a target have their previous values."""
         with torch.no_grad():
             logits, second = (torch.where(known, now, then) for now, then in zip(made(x), base))
             objf = lf_mmi_with_posteriors(logits, supervisions, GRAPH, whole.options)[0]
@@ -124,7 +124,7 @@ def test_frames_without_targets_teach_nothing():
 
 
 def test_a_chunk_without_numbers_is_left_out_of_both_objectives():
-    """What the others teach, and what is told of them, is as without it."""
+    """The derivatives and the sums are those of the other chunks."""
     class Outputs(torch.nn.Module):
         def forward(self, x):
             return x, 2 * x

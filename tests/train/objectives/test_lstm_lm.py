@@ -1,4 +1,4 @@
-"""utils/train_lstm_lm.py on small texts: what is learnt, what is said, and going on after an interruption."""
+"""utils/train_lstm_lm.py on small texts: the model, the messages, and resuming after an interruption."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_probabilities_of_a_text_are_those_of_its_sentences_alone():
 
 
 def test_a_pattern_is_learnt_that_a_bigram_cannot_tell(corpus, capsys):
-    """Perplexities are told as they are, also that of the n-gram model beside it; the weight is kept."""
+    """Reported perplexities are correct, also that of the n-gram model; the weight is stored."""
     run_here("train_lm.py", "--order", 2, corpus / "text", corpus / "words", corpus / "bigram", folder="utils")
     model = train(corpus, corpus / "lm", "--num-epochs", 15, "--ngram", corpus / "bigram")
     told = (corpus / "lm/perplexity.txt").read_text()
@@ -94,7 +94,7 @@ def test_a_pattern_is_learnt_that_a_bigram_cannot_tell(corpus, capsys):
 
 
 def test_it_is_told_how_far_an_epoch_is(corpus, monkeypatch, capsys):
-    """Now and then: here after every minibatch."""
+    """Periodically: here after every minibatch."""
     clock = itertools.count(1e6, 1000.0)
     monkeypatch.setattr("pyasr.train.objectives.lstm_lm_training.Pace", lambda: Pace(clock=lambda: next(clock)))
     train(corpus, corpus / "lm", "--num-epochs", 2)
@@ -106,7 +106,7 @@ def test_it_is_told_how_far_an_epoch_is(corpus, monkeypatch, capsys):
 
 
 class Killed(BaseException):
-    """The end of a process, as far as a test can see."""
+    """Simulates the end of a process."""
 
 
 def test_an_interrupted_training_goes_on_as_if_nothing_had_been(corpus, monkeypatch, capsys):
@@ -132,16 +132,16 @@ def test_an_interrupted_training_goes_on_as_if_nothing_had_been(corpus, monkeypa
 def test_training_ends_when_nothing_is_gained(corpus, capsys):
     train(corpus, corpus / "lm", "--num-epochs", 100, "--learning-rate", 0, "--start-halving-gain", 0.01)
     told = capsys.readouterr().out
-    assert "epoch 2" in told and "epoch 3" not in told and "taken back" in told
+    assert "epoch 2" in told and "epoch 3" not in told and "rejected" in told
     assert "without" not in told and load_lm(corpus / "lm").weight is None
 
 
 def test_an_epoch_that_diverges_is_taken_back(corpus, capsys):
-    """Its loss, in nats, is above the logarithm of all floats."""
+    """Its loss, in nats, exceeds the logarithm of the largest float."""
     train(corpus, corpus / "lm", "--num-epochs", 1, "--learning-rate", 1e6)
-    assert "inf held out, learning rate 1e+06; taken back" in capsys.readouterr().out
+    assert "inf held out, learning rate 1e+06; rejected" in capsys.readouterr().out
     told = re.search(r"perplexity ([\d.]+),", (corpus / "lm/perplexity.txt").read_text())
-    assert float(told[1]) == pytest.approx(len(WORDS) + 1, rel=0.2)  # of a network that has learnt nothing
+    assert float(told[1]) == pytest.approx(len(WORDS) + 1, rel=0.2)  # of an untrained network
 
 
 @pytest.mark.parametrize(("names", "content", "message"), [

@@ -1,4 +1,4 @@
-"""Captured steps against the learner's own way. On a CPU the same steps run without a graph."""
+"""Captured steps against the learner's steps without capture. On a CPU the captured steps run without a graph."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_learner(device: str, is_captured: bool, kind: str = "online", period: i
 
 
 def minibatches(learner: Learner, num: int, seed: int = 1) -> list[tuple[Tensor, Tensor]]:
-    """Of several sizes, one size several times in a row; of chunks where the network is over time."""
+    """Minibatches of several sizes, one size several times in a row; of chunks for a network over time."""
     generator, found = torch.Generator().manual_seed(seed), []
     for number in range(num):
         size = SIZES[number % len(SIZES)]
@@ -63,7 +63,7 @@ def minibatches(learner: Learner, num: int, seed: int = 1) -> list[tuple[Tensor,
 
 
 def learn(learner: Learner, some: list[tuple[Tensor, Tensor]], rate: float = RATE) -> Tensor:
-    """What the steps return, (steps, 3); every one has a rate of its own."""
+    """The results of the steps, (steps, 3); every step has a different rate."""
     return torch.stack([learner.step(x, pdfs, rate * (1 + number % 3)) for number, (x, pdfs) in enumerate(some)])
 
 
@@ -86,14 +86,14 @@ CASES = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_learners_own_way(device, name):
-    """With update period 1, in which minibatches see the same F, to rounding: what is returned, and what becomes of the parameters."""
+    """With update period 1, for which F is the same, the returned sums and the parameters are equal to rounding."""
     case = dict(CASES[name])
     rate = case.pop("rate", RATE)
     own, captured = (make_learner(device, is_captured, **case) for is_captured in (False, True))
     some, begin = minibatches(own, FIRST + 2 * len(SIZES)), own.flat.master.clone()
     found, expected = learn(captured, some, rate), learn(own, some, rate)
     torch.testing.assert_close(found[:, [0, 2]], expected[:, [0, 2]], rtol=1e-4, atol=0)
-    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=0, atol=1)  # two outputs may be equal to within rounding
+    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=0, atol=1)  # two outputs may be equal up to rounding
     assert captured._captured and not own._captured and captured.num_steps == own.num_steps == len(some)
     assert (captured.flat.master - own.flat.master).norm() < 2e-5 * (own.flat.master - begin).norm()
     assert device == "cpu" or len(captured._captured._graphs) == 2
@@ -102,7 +102,7 @@ def test_equals_the_learners_own_way(device, name):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", ["natural gradient", "over time"])
 def test_the_lag_changes_little(device, case):
-    """A longer period: other parameters than without it, and the same objective."""
+    """With a longer period, parameters differ from those without a lag, but the objective is the same."""
     own, captured = (make_learner(device, is_captured, period=4, **CASES[case]) for is_captured in (False, True))
     some, begin = minibatches(own, FIRST + 40), own.flat.master.clone()
     theirs, ours = learn(own, some), learn(captured, some)
@@ -111,7 +111,7 @@ def test_the_lag_changes_little(device, case):
 
 
 def reloaded(state: dict) -> dict:
-    """As a checkpoint has it."""
+    """The state as it is read from a checkpoint."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -139,7 +139,7 @@ def test_goes_on_in_the_same_bits(device, case, num_steps):
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("is_due", [False, True], ids=["", "at an update"])
 def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_due):
-    """It is counted with its layers and its step; what is learned afterwards is finite, F is updated again."""
+    """It is counted with its layers and its step. Later steps are finite, and F is updated again."""
     learner = make_learner(device, True, period=4, **CASES[case])
     some = minibatches(learner, FIRST + 20)
     num_before = FIRST + (7 if is_due else 6)
@@ -150,7 +150,7 @@ def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_du
     x = x.clone()
     x[3 % len(x), ..., 2] = bad
     counts = learner.step(x, pdfs, RATE)
-    assert counts.isfinite().all() and (bad == math.inf or not counts.any())  # a saturated unit knows no infinity
+    assert counts.isfinite().all() and (bad == math.inf or not counts.any())  # a saturated unit maps infinity to a number
     assert torch.equal(learner.flat.master, before)
     number, names, last = learner.skips.take()
     assert (number, last) == (1, num_before + 1) and names[0] == learner.components[0].name
@@ -164,7 +164,7 @@ def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_du
 
 
 def test_an_output_layer_with_more_rows_in_memory(monkeypatch):
-    """As on a GPU, where it has a multiple of 64: the same to rounding, and zeros behind the parameters."""
+    """As on a GPU, where the number of rows is a multiple of 64: results are equal to rounding, with zeros behind the parameters."""
     usual = make_learner("cpu", True)
     some = minibatches(usual, FIRST + 10)
     expected = learn(usual, some)
@@ -196,7 +196,7 @@ def test_which_steps_are_written_out(case, kind):
     ("l2", dict(l2=0.1)),
     ("within minibatches", dict(kind="simple")),
     ("single factors", dict(layers=["lstm cells=6 peepholes=true natural-peepholes=true"])),
-    ("dropout is drawn, l2", dict(l2=0.1, dnn=dict(dropout=0.2))),
+    ("the network has dropout, l2", dict(l2=0.1, dnn=dict(dropout=0.2))),
 ])  # fmt: skip
 def test_why_steps_are_not_captured(reason, options):
     found = why_not(make_learner("cpu", False, **options))
@@ -206,7 +206,7 @@ def test_why_steps_are_not_captured(reason, options):
 def test_gradients_that_are_added_over_ranks_are_not_captured():
     learner = make_learner("cpu", False)
     learner.gradient_sum = object()
-    assert why_not(learner) == "gradients are added over ranks"
+    assert why_not(learner) == "gradients are summed over ranks"
 
 
 def test_a_cpu_takes_its_own_way():
@@ -224,7 +224,7 @@ def test_targets_that_are_distributions_take_the_learners_own_way():
 
 
 def test_what_was_under_way_is_dropped_by_the_learners_own_way():
-    """As by a job that goes on where there is no GPU, and then on a GPU again."""
+    """As in a job that resumes without a GPU, and then on a GPU again."""
     learner, other = make_learner("cpu", True), make_learner("cpu", False)
     some = minibatches(learner, FIRST + 3)
     learn(learner, some[:-1])
@@ -236,7 +236,7 @@ def test_what_was_under_way_is_dropped_by_the_learners_own_way():
 
 
 def test_another_network_is_captured_anew():
-    """As one that grows; the layers that were there no longer have a lag."""
+    """Such as a grown network; the layers of the previous one no longer have a lag."""
     learner = make_learner("cpu", True, layers=TDNN)
     some = minibatches(learner, FIRST + 1)
     learn(learner, some)
@@ -273,7 +273,7 @@ def test_an_interrupted_job_ends_in_the_same_bits(tmp_path, num_steps):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("case", ["plain", "natural gradient", "momentum", "limits", "over time"])
 def test_no_step_waits_for_the_gpu(case, precision):
-    """Once its graphs are there; torch raises an error where one does."""
+    """After the graphs are captured; torch raises an error if a step waits."""
     options = {name: value for name, value in CASES[case].items() if name != "rate"}
     learner = make_learner("cuda", True, period=4, precision=precision, **options)
     some = minibatches(learner, FIRST + 3 * len(SIZES))

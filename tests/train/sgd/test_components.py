@@ -1,4 +1,4 @@
-"""Layers in flat parameters, and parts that learn at rates of their own, against dense SGD in float64."""
+"""Layers in flat parameters, and parts with separate learning rates, against dense SGD in float64."""
 
 import dataclasses
 
@@ -40,7 +40,7 @@ def plain(options):
 
 
 def change(options, num_steps=1, rate=1e-3):
-    """What some minibatches change in each parameter."""
+    """The change of each parameter by some minibatches."""
     learner = Learner(network(), options, NUM_RANKS)
     before = [value.clone() for value in learner.flat.values()]
     for seed in range(num_steps):
@@ -50,7 +50,7 @@ def change(options, num_steps=1, rate=1e-3):
 
 
 def dense_sgd(options, num_steps, rate):
-    """The same by the formulas, each parameter by itself, with autograd in float64."""
+    """The same by the formulas, for each parameter separately, with autograd in float64."""
     values = [p.detach().double().requires_grad_() for p in network().parameters()]
     before, velocity = [p.detach().clone() for p in values], [torch.zeros_like(p) for p in values]
     for seed in range(num_steps):
@@ -90,7 +90,7 @@ def test_one_step_is_the_plain_one_times_the_rates(precision, kind):
 
 
 def test_limit_per_sample_is_on_what_a_layer_changes():
-    """Where nnet2's limit cuts a layer's update down, it ends at the same length whatever the layer's rate."""
+    """If nnet2's limit reduces a layer's update, the result has the same length for all rates of the layer."""
     options = dataclasses.replace(plain(OPTIONS), natural_gradient=NaturalGradientOptions(max_change_per_sample=1e-6))
     halved = change(dataclasses.replace(options, last_layers_rate=0.5))
     for found, expected in zip(halved, change(options)):
@@ -98,7 +98,7 @@ def test_limit_per_sample_is_on_what_a_layer_changes():
 
 
 def test_limit_on_the_gradient_per_sample_leaves_the_rate_out():
-    """As in Su and Chen's code: where the limit cuts a layer's gradient down, the change is as long as the rate is high."""
+    """As in Su and Chen's code: if the limit reduces a layer's gradient, the length of the change is proportional to the rate."""
     options = dataclasses.replace(OPTIONS, natural_gradient=NaturalGradientOptions(max_gradient_per_sample=1e-3))
     of_change = NaturalGradientOptions(max_change_per_sample=1e-3)
     free = dataclasses.replace(plain(OPTIONS), natural_gradient=of_change)

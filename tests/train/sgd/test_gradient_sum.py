@@ -1,4 +1,4 @@
-"""Gradients that are added over ranks during the backward pass: against synchronous SGD written out in float64, and in time."""
+"""Gradients that are summed over ranks during the backward pass: against explicit synchronous SGD in float64, and their duration."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def trained(directory, parallel="gradient", num_ranks=4, **groups) -> list[torch
 
 
 def by_hand(directory) -> torch.Tensor:
-    """The steps of all ranks, in float64 and one process: every minibatch is that of all ranks, whose gradients are added and
-    divided by four."""
+    """The steps of all ranks, in float64 and one process: a minibatch is that of all ranks, whose gradients are summed and divided by
+    four."""
 
     def minibatches(comm):
         task = job(comm, directory)
@@ -67,17 +67,17 @@ def by_hand(directory) -> torch.Tensor:
 
 
 def test_all_ranks_take_the_steps_of_synchronous_sgd(tmp_path):
-    """With uneven shards, momentum, a penalty and a limit that holds changes back."""
+    """With uneven shards, momentum, l2 and an effective limit on changes."""
     masters, expected = trained(tmp_path / "job"), by_hand(tmp_path / "again")
     assert all(torch.equal(master, masters[0]) for master in masters)
-    found = masters[0][masters[0] != 0].double()  # without the padding between parameters
+    found = masters[0][masters[0] != 0].double()  # except for the padding between parameters
     torch.testing.assert_close(found, expected[expected != 0], atol=2e-6, rtol=1e-5)
     assert {line.get("drift", 0.0) for line in metrics(tmp_path / "job")} == {0.0}
 
 
 @pytest.mark.parametrize("natural", ["none", "online"])
 def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural):
-    """In the background, layer by layer, instead of whole."""
+    """In the background, layer by layer, instead of all at once."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient=natural))
     whole, in_background = trained(tmp_path / "whole", learner=learner), []
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", 20)
@@ -89,7 +89,7 @@ def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural)
 
 
 def test_narrow_types(tmp_path):
-    """On the way, and of the products: the first rounds sums, the second gradients."""
+    """Of communication and of products: the first rounds sums, the second gradients."""
     exact = trained(tmp_path / "exact")[0]
     for groups in (dict(mixing=dict(payload="bfloat16")), dict(learner=dict(precision="bfloat16"))):
         masters = trained(tmp_path / str(groups), **groups)
@@ -111,7 +111,7 @@ def test_one_rank_whose_gradient_is_no_number_stops_all_for_a_minibatch(tmp_path
 
 
 def test_gradients_at_first_then_parameters(tmp_path):
-    """post-local: ranks drift apart in the second epoch only; those without data move nothing of their own."""
+    """post-local: ranks drift apart only from the second epoch on; ranks without data do not change parameters."""
     masters = trained(tmp_path / "job", "post-local", loop=dict(log_frames=100))
     drifts = [(line["epoch"], line["drift"] > 0) for line in metrics(tmp_path / "job") if "drift" in line]
     assert set(drifts) == {(1, False), (2, True), (3, True)}
@@ -125,8 +125,8 @@ def test_the_best_rank_is_followed_with_momentum_of_nobody(tmp_path):
 
 @pytest.mark.parametrize("seconds_of_sum, expected", [(1.0, 3.0 + 1.0), (3.0, 1.0 + 3 * 3.0)])
 def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expected):
-    """Three layers of a second each, and their sums one after the other: the last alone is waited for where sums take no longer than
-    layers; otherwise only the first layer has nothing beside it."""
+    """Three layers take a second each, and their sums run one after the other. If sums take no longer than layers, only the last sum is
+    waited for. Otherwise only the computation of the first layer does not overlap with a sum."""
     size, length = 4, 1200
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
 

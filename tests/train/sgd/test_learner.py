@@ -35,7 +35,7 @@ def step(learner: Learner, rate: float, seed: int = 3) -> torch.Tensor:
 
 
 def change(options: LearnerOptions, rate: float, num_steps: int = 1) -> torch.Tensor:
-    """What `num_steps` equal minibatches change in the same network."""
+    """The change of the network by `num_steps` equal minibatches."""
     learner = make_learner(options)
     before = learner.flat.master.clone()
     for _ in range(num_steps):
@@ -60,7 +60,7 @@ def test_small_changes_are_not_limited():
 
 
 def test_momentum_adds_up_earlier_gradients():
-    """Two equal gradients g (tiny rate): half of g + (0.5 g + g)."""
+    """Two equal gradients g, because of the tiny rate: half of g + (0.5 g + g)."""
     first = change(OPTIONS, 1e-6)
     torch.testing.assert_close(change(dataclasses.replace(OPTIONS, momentum=0.5), 1e-6, num_steps=2), 1.25 * first, rtol=0.02, atol=1e-8)
 
@@ -89,7 +89,7 @@ def test_limits_as_in_nnet3(limits, overall, momentum):
 @pytest.mark.parametrize("hidden, output", [(0.05, 0.0), (0.004, 0.02), (0.0, 0.02)])
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
 def test_limit_of_each_layer(options, hidden, output):
-    """The second layer, whose gradient is the greater, is held back; layers are in `components`. The output layer may have its own limit."""
+    """The second layer, which has the larger gradient, is limited; layers are in `components`. The output layer may have its own limit."""
     rate = 0.005
     free = change(options, rate)
     learner = make_learner(dataclasses.replace(options, max_change_per_layer=hidden, max_change_of_output=output))
@@ -104,7 +104,7 @@ def test_limit_of_each_layer(options, hidden, output):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_penalty_on_parameters_is_shared_by_ranks(momentum):
-    """Kaldi: theta -= 2 lr l2 N theta, a P-th of it on each of P ranks."""
+    """Kaldi: theta -= 2 lr l2 N theta, divided by P on each of P ranks."""
     rate, l2, num_ranks = 1e-3, 0.1, 4
     options = dataclasses.replace(OPTIONS, momentum=momentum)
     plain, penalised = make_learner(options), make_learner(dataclasses.replace(options, l2=l2), num_ranks)
@@ -116,7 +116,7 @@ def test_penalty_on_parameters_is_shared_by_ranks(momentum):
 
 def test_penalty_of_a_chunk_is_kaldis():
     """nnet3's ApplyL2Regularization adds -2 k lr times the parameters for each sequence of the minibatch. Here every frame of a chunk adds its
-    share of k. Nothing else moves parameters that have no target."""
+    share of k. Nothing else changes parameters without targets."""
     k, rate, chunks, frames = 1.0, 1e-3, 7, 20
     network = LayeredNetwork(["tdnn dim=12 splice=-1..1"], 10, 5)
     network.initialise(torch.Generator().manual_seed(3))
@@ -130,7 +130,7 @@ def test_penalty_of_a_chunk_is_kaldis():
 @pytest.mark.parametrize("fields", [dict(), dict(momentum=0.9), dict(max_change=1.0, max_change_per_layer=0.5), dict(l2=0.1)])
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
 def test_gradients_that_are_not_finite_change_nothing(options, fields):
-    """The minibatch is counted, its layers are named, and training goes on as if it had not been, but for momentum, which begins anew."""
+    """The minibatch is counted, its layers are named, and training continues as without it, except that momentum starts from zero."""
     learner = make_learner(dataclasses.replace(options, **fields))
     step(learner, 1e-3, seed=1)
     before = learner.flat.master.clone()
@@ -146,7 +146,7 @@ def test_gradients_that_are_not_finite_change_nothing(options, fields):
 
 
 def test_natural_gradient_learns_faster():
-    """Inputs with a common offset of 5, which plain gradients are dominated by; each with the best of several rates."""
+    """Inputs have a common offset of 5, which dominates plain gradients; each method has the best of several rates."""
     x, pdfs = minibatch(num=512)
     pdfs = (x @ torch.randn(10, 7, generator=torch.Generator().manual_seed(9))).argmax(1)
 

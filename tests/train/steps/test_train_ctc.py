@@ -210,17 +210,17 @@ def spell_otherwise(data, change, num_changed) -> None:
 
 
 @pytest.mark.parametrize("change, letters, advice", [
-    (lambda text: "QZ" + text, "Q Z", r"learn the units of these transcripts \(utils/train_subwords.py\), or raise --max-missing"),
-    (str.upper, "A B C D E F", "write these transcripts and the text of the units in one case, as by tr A-Z a-z, or raise --max-missing"),
-    (lambda text: text.upper() + "q", "A B C D E F q", r"in one case, as by tr A-Z a-z, learn the units of these transcripts \(utils/"),
+    (lambda text: "QZ" + text, "Q Z", r"train the units on these transcripts \(utils/train_subwords.py\), or raise --max-missing"),
+    (str.upper, "A B C D E F", "convert these transcripts and the text of the units to one letter case, such as with tr A-Z a-z, or raise --max-missing"),
+    (lambda text: text.upper() + "q", "A B C D E F q", r"to one letter case, such as with tr A-Z a-z, train the units on these transcripts \(utils/"),
 ])  # fmt: skip
 def test_letters_without_units_are_named(corpus, tmp_path, capsys, change, letters, advice):
     shutil.copytree(corpus / "data", tmp_path / "data")
     spell_otherwise(tmp_path / "data", change, 30)
-    with pytest.raises(UserError, match=rf"30 of 60 utterances .*it has letters that no unit has: {letters} \(w-.*{advice}"):
+    with pytest.raises(UserError, match=rf"30 of 60 utterances .*its transcript has letters that no unit has: {letters} \(w-.*{advice}"):
         train(corpus, tmp_path / "out", data=tmp_path / "data")
     train(corpus, tmp_path / "out", "--max-missing", 0.5, "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
-    assert f"30 utterances left out: it has letters that no unit has: {letters}: w-00 " in capsys.readouterr().out
+    assert f"30 utterances left out: its transcript has letters that no unit has: {letters}: w-00 " in capsys.readouterr().out
     targets = [Subwords.read(corpus / "units").encode(line.split(" ", 1)[1]) for line in (corpus / "data/text").read_text().splitlines()[30:]]
     num_units = sum(map(len, targets))
     prior = load_model(tmp_path / "out" / "final.nnet").log_priors.exp()[1]
@@ -243,7 +243,7 @@ def test_what_cannot_be_learned_is_named(corpus, tmp_path):
     lines = (tmp_path / "data" / "text").read_text().splitlines()
     lines[0] += " " + " ".join(40 * ["abcdef"])
     (tmp_path / "data" / "text").write_text("\n".join(lines[:9]) + "\n")
-    with pytest.raises(UserError, match=r"2 of 10 utterances have to be left out: .*the network leave out fewer frames"):
+    with pytest.raises(UserError, match=r"2 of 10 utterances have to be left out: .*lower the stride of the network"):
         train(corpus, tmp_path / "out", data=tmp_path / "data")
     train(corpus, tmp_path / "out", "--max-missing", 0.3, "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
     with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):

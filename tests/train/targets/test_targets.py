@@ -109,7 +109,7 @@ def test_alignment_of_other_features(corpus):
 def test_alignment_of_another_model(corpus):
     path, _ = corpus
     change(path, lambda ali: {key: v + 100 for key, v in ali.items()})
-    with pytest.raises(UserError, match="hold transition-id 10[1-9], final.mdl has 1 to 8"):
+    with pytest.raises(UserError, match=r"contain transition-id 10[1-9], but final.mdl has 1 to 8"):
         prepare(path)
 
 
