@@ -90,7 +90,7 @@ def test_missing_audio(audio, tmp_path):
 def test_truncated_audio(audio, tmp_path):
     wave = audio / "audio/cy-002.wav"
     wave.write_bytes(wave.read_bytes()[:1000])
-    assert_refused(tmp_path, f"cy-002: {wave}: cut short, 956 of 3200 bytes of audio are there; replace the file", *MFCC, audio)
+    assert_refused(tmp_path, f"cy-002: {wave}: cut short, 956 of 3200 bytes of audio found; replace the file", *MFCC, audio)
 
 
 def test_empty_line_of_transcripts(audio, tmp_path):
@@ -128,7 +128,7 @@ def test_utt2spk_with_three_columns(program, audio, trained, corpus, tmp_path):
 def test_duplicated_ids(corpus, tmp_path):
     change_line(corpus / "utt2spk", 5, lambda line: f"{line}\n{line}")
     utt = (corpus / "utt2spk").read_text().splitlines()[4].split()[0]
-    assert_refused(tmp_path, f"{corpus}/utt2spk:6: '{utt}' stands here a second time; keep one of the two lines", "compute_cmvn.py", corpus)
+    assert_refused(tmp_path, f"{corpus}/utt2spk:6: duplicate key '{utt}'; keep one of the two lines", "compute_cmvn.py", corpus)
 
 
 def test_unsorted_ids(corpus, audio, tmp_path):
@@ -231,7 +231,7 @@ def test_data_without_utterances(words, audio, tmp_path):
     for name in ("utt2spk", "feats.scp"):
         (empty / name).write_text("")
     where = {"DATA": empty, "SOUND": audio, "OUT": tmp_path / "out"}
-    assert_refused(tmp_path, f"{empty}/utt2spk: no utterances; make the directory again", *(where.get(word, word) for word in words))
+    assert_refused(tmp_path, f"{empty}/utt2spk: no utterances; create the directory again", *(where.get(word, word) for word in words))
 
 
 def test_normalisation_without_features(audio, tmp_path):
@@ -253,7 +253,7 @@ def test_bad_command_lines(program, tmp_path):
 
 
 @pytest.mark.parametrize("program, flags, sentence", [
-    *((program, ("--nj", 1000), "30 utterance(s) cannot be split over 1000 jobs; lower --nj") for program in GMM_INPUTS),
+    *((program, ("--nj", 1000), "30 utterance(s) cannot be split into 1000 jobs; lower --nj") for program in GMM_INPUTS),
     ("train_mono.py", ("--realign-iters", "1,2"), "--realign-iters: '1,2' is not a list of iterations such as '10 20 30'"),
     ("train_deltas.py", ("--realign-iters", "a"), "--realign-iters: 'a' is not a list of iterations"),
     ("train_lda_mllt.py", ("--mllt-iters", "x"), "--mllt-iters: 'x' is not a list of iterations"),
@@ -281,5 +281,5 @@ def test_one_rank_crashing(trained, corpus, tmp_path):
     archive.write_bytes(archive.read_bytes()[:-50])
     write_table(corpus / "feats.scp", {utt: rx.replace(str(trained / "data"), str(corpus)) for utt, rx in table.items()})
     command = ("train_mono.py", *TRAINING, corpus, trained / "lang", tmp_path / "mono")
-    said = assert_refused(tmp_path, "truncated or damaged, make it again", *command)
+    said = assert_refused(tmp_path, "truncated or damaged, create it again", *command)
     assert table[last].rpartition(":")[2] in said and said.splitlines()[-1].count("(rank ") == 1

@@ -1,4 +1,4 @@
-"""What Kaldi's archives have in common: entries of a key, a space and an object, in a file that may be gzipped."""
+"""Common parts of Kaldi's archive formats: entries of a key, a space and an object, in a file that may be gzipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END_OF_KEY = re.compile(rb"[ \t\n]")
 
 
 def write_content(file, path: Path, content: bytes) -> None:
-    """Write to an open binary file, gzipped when the name `path` ends in `.gz`."""
+    """Write to an open binary file, gzipped if the name `path` ends in `.gz`."""
     if Path(path).suffix != ".gz":
         file.write(content)
         return
@@ -24,13 +24,13 @@ def write_content(file, path: Path, content: bytes) -> None:
 
 
 def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
-    """A UserError, to be raised, about an archive of `kind` (say "integer vectors")."""
-    return UserError(f"{path}: not an archive of {kind}: {what} at byte {position}; make the file anew")
+    """The UserError about a damaged archive of `kind` (such as "integer vectors"), to be raised by the caller."""
+    return UserError(f"{path}: not an archive of {kind}: {what} at byte {position}; create the file again")
 
 
 def read_key(content: bytes, position: int, path: Path, kind: str, known: Container[str] = ()) -> str:
-    """The key that begins at `position`, up to a space, or a tab, as scripts write it. Raises UserError where there is none, or for one of
-    `known`."""
+    """The key that begins at `position`, up to a space, or a tab, which scripts write. Raises UserError if no key begins there, and for a
+    key of `known`."""
     if not position:
         refuse_keyless(path, content, kind)
     end = _END_OF_KEY.search(content, position)
@@ -43,13 +43,13 @@ def read_key(content: bytes, position: int, path: Path, kind: str, known: Contai
     except UnicodeDecodeError:
         word = ""
     if not word or not _is_word(word):
-        raise damaged(path, position, kind, "a key with a space after it was expected")
+        raise damaged(path, position, kind, "expected a key followed by a space")
     if word in known:
         raise UserError(f"{path}: the key {word} occurs twice; remove one of its entries")
     return word
 
 
 def _is_word(text: str) -> bool:
-    """Whether all are characters of a word: neither white space nor control characters, but joiners, which some scripts need, and others
-    that are not seen."""
+    """Whether the text has neither white space nor control characters; invisible characters such as the joiners of some scripts are
+    allowed."""
     return text.isprintable() or not any(char.isspace() or unicodedata.category(char) == "Cc" for char in text)

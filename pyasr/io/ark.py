@@ -6,8 +6,8 @@
         ...
 
 An extended filename ("rx") is `FILE`, `FILE:OFFSET`, each with an optional inclusive range `[first:last]` of rows or `[rows,columns]`.
-Binary float, double and compressed (CM, CM2, CM3) matrices and text matrices are read and written. Archives without a table, such as the
-transforms `trans.*` of Kaldi's speakers, are read whole by `read_ark`. This is the only module that imports kaldiio.
+Binary float, double and compressed (CM, CM2, CM3) matrices and text matrices are read and written. `read_ark` reads whole archives without
+a table, such as Kaldi's speaker transforms `trans.*`. This is the only module that imports kaldiio.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
 _ENTRY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]+(?:\0B|\[)")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
-_COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # head: its bytes, bytes of a value, of a column
+_COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # bytes of the marker, of a value, of a column header
 _REMEDY = "give an archive of matrices"
 _HEAD_BYTES, _TEXT_BLOCK_BYTES = 22, 1 << 16
-COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
+COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
 
 
 def read_scp(path: Path) -> dict[str, str]:
-    """Keys to extended filenames, valid from the current directory (`pyasr.base.files.table_paths`), in the order of the file.
+    """{key: extended filename}, with paths valid from the current directory (`pyasr.base.files.table_paths`), in the order of the file.
 
-    Raises UserError as `scp_table`, which holds millions of them in a fifth of the memory.
+    Raises UserError as `scp_table`, which takes a fifth of the memory for millions of entries.
     """
     return dict(scp_table(path).items())
 
 
 def scp_table(path: Path) -> Mapping[str, str]:
-    """Keys to extended filenames, valid from the current directory, in the order of the file.
+    """{key: extended filename}, with paths valid from the current directory, in the order of the file.
 
-    Raises UserError with file and line for a malformed one, and for an archive in its place.
+    Raises UserError with file and line for a malformed line, and if the file is an archive.
     """
     try:
         table = Table.read(path)
@@ -72,7 +72,7 @@ def scp_table(path: Path) -> Mapping[str, str]:
 
 
 def _refuse_archive(path: Path) -> None:
-    """Raise UserError where a file that should be a table is an archive, or a matrix without a key."""
+    """Raise UserError if a file that should be a table is an archive, or a matrix without a key."""
     with open_file(path) as file, readable(path):
         head = file.read(PEEK_BYTES)
     if _ENTRY.match(head):
@@ -83,12 +83,12 @@ def _refuse_archive(path: Path) -> None:
 
 
 def load_matrix(rx: str, dtype=np.float32) -> np.ndarray:
-    """The matrix at `rx` as `dtype`, shape (rows, columns). Raises UserError for a missing or truncated file."""
+    """The matrix at `rx`, (rows, columns), as `dtype`. Raises UserError for a missing or truncated file."""
     return ArkReader().load(rx, dtype)
 
 
 def load_all(scp: Path) -> dict[str, np.ndarray]:
-    """All matrices of a table; each archive is opened once and read forwards."""
+    """{key: matrix} of a table; each archive is opened once and read forwards."""
     table = read_scp(scp)
     reader = ArkReader()
     found = {key: reader.load(table[key]) for key in sorted(table, key=lambda key: _split_rx(table[key])[:2])}
@@ -96,11 +96,11 @@ def load_all(scp: Path) -> dict[str, np.ndarray]:
 
 
 def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
-    """All matrices and vectors of an archive, with or without a table, by key, in its order: binary or text, plain or compressed.
+    """{key: matrix or vector} of an archive, with or without a table, in its order: binary or text, plain or compressed.
 
-    dtype  None to leave the numbers as they are stored (text: float64)
+    dtype  None: the stored type (text: float64)
 
-    Raises UserError naming file and byte (of the unpacked content) where it is damaged or something else.
+    Raises UserError with file and byte (of the unpacked content) if the archive is damaged or something else.
     """
     content = read_content(Path(path))
     file, found = io.BytesIO(content), {}
@@ -111,12 +111,12 @@ def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
             found[key] = np.array(_read_matrix(file, len(content), begin, vectors=True), dtype=dtype)
         except (ValueError, AssertionError, struct.error) as error:
             refuse_other(f"{path}: {key} at byte {begin}", content[begin : begin + PEEK_BYTES], MATRIX, _REMEDY, (COMPRESSED, VECTOR))
-            raise UserError(f"{path}: no whole matrix of {key} at byte {begin}; the archive is truncated or damaged") from error
+            raise UserError(f"{path}: no complete matrix of {key} at byte {begin}; the archive is truncated or damaged") from error
     return found
 
 
 def write_ark(path: Path, matrices: dict[str, np.ndarray], binary: bool = True) -> None:
-    """Write {key: matrix or vector} without a table, atomically; gzipped when the name ends in `.gz`, float64 as double."""
+    """Write {key: matrix or vector} without a table, atomically; gzipped if the name ends in `.gz`, float64 as double."""
     content = io.BytesIO()
     for key, matrix in matrices.items():
         _write_entry(content, key, matrix, None, binary)
@@ -125,22 +125,22 @@ def write_ark(path: Path, matrices: dict[str, np.ndarray], binary: bool = True) 
 
 
 def iterate(scp: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """(key, float32 matrix) in the order of the table; an archive stays open as long as the entries remain in it."""
+    """(key, float32 matrix) in the order of the table; an archive stays open for consecutive entries."""
     reader = ArkReader()
     for key, rx in read_scp(scp).items():
         yield key, reader.load(rx)
 
 
 class ArkReader:
-    """Loads matrices by extended filename and keeps the last archive open, so that reads in file order open each archive once."""
+    """Loads matrices by extended filename; the last archive stays open, so reads in file order open each archive once."""
 
     def __init__(self):
         self._path, self._file, self._size = None, None, 0
 
     def load(self, rx: str, dtype=np.float32, vectors: bool = False) -> np.ndarray:
-        """The matrix at `rx` as `dtype`, shape (rows, columns). Raises UserError for a missing or truncated file.
+        """The matrix at `rx`, (rows, columns), as `dtype`. Raises UserError for a missing or truncated file.
 
-        vectors  take vectors too, shape (columns,)
+        vectors  accept vectors, (columns,), too
         """
         path, offset, span = _split_rx(rx)
         file, size = self._open(path)
@@ -148,27 +148,27 @@ class ArkReader:
             with readable(path):
                 matrix = _read_matrix(file, size, offset, vectors)
         except (ValueError, AssertionError, struct.error) as error:
-            self._tell_what_is_there(rx, offset, (COMPRESSED, *[VECTOR] * vectors))
+            self._refuse_known(rx, offset, (COMPRESSED, *[VECTOR] * vectors))
             note = f"the file has {size} bytes, the matrix begins at {offset}"
-            raise UserError(f"{rx}: no whole matrix there ({note}); the archive is truncated or damaged, make it again") from error
+            raise UserError(f"{rx}: no complete matrix there ({note}); the archive is truncated or damaged, create it again") from error
         return np.array(_cut(matrix, span, rx), dtype=dtype)
 
-    def _tell_what_is_there(self, rx: str, offset: int, also: tuple[str, ...]) -> None:
-        """Raise UserError where the entry begins elsewhere, or something else than a matrix, or a kind of `also`, is at `offset`."""
+    def _refuse_known(self, rx: str, offset: int, also: tuple[str, ...]) -> None:
+        """Raise UserError if the entry begins elsewhere, or a known object other than a matrix, or a kind of `also`, is at `offset`."""
         with readable(self._path):
             self._file.seek(0)
             head = self._file.read(PEEK_BYTES)
             self._file.seek(offset)
             found = self._file.read(PEEK_BYTES)
         if key := first_key(found):
-            told = f"the entry of {key} begins there, and its matrix at byte {offset + len(key.encode()) + 1}"
-            raise UserError(f"{rx}: {told}; name that byte in the table, as FILE:BYTE")
+            begin = offset + len(key.encode()) + 1
+            raise UserError(f"{rx}: the entry of {key} begins there, and its matrix at byte {begin}; write FILE:{begin} in the table")
         if offset and (kind := kind_of(head)) in (MATRIX, COMPRESSED):
-            raise UserError(f"{rx}: the file is {single(kind)}, which begins at byte 0; name the file alone in the table, as 'KEY FILE'")
+            raise UserError(f"{rx}: the file is {single(kind)}, which begins at byte 0; write 'KEY FILE' in the table, without offset")
         refuse_other(rx, found, MATRIX, _REMEDY, also)
 
     def _open(self, path: str) -> tuple[BinaryIO, int]:
-        """The file and its size."""
+        """(the open file, its size)"""
         if path != self._path:
             self.close()
             self._file = open_file(path)
@@ -187,9 +187,9 @@ class ArkReader:
 
 
 def archive_of(rx: str) -> str:
-    """The file that an entry of an scp points into, "" for a command, and where there is nothing."""
+    """The file of an entry of an scp; "" for a command and an empty entry."""
     file, _, offset = rx.rpartition(":")
-    if file and offset.isdecimal():  # the form of nearly all, of which there may be a million
+    if file and offset.isdecimal():  # the form of nearly all entries; a table may have a million
         return file
     return "" if not rx.strip() or rx.rstrip().endswith("|") else _split_rx(rx)[0]
 
@@ -208,7 +208,7 @@ def _split_rx(rx: str) -> tuple[str, int, str | None]:
 
 
 def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndarray:
-    """The matrix (or vector, where they are allowed) at `offset` of a file of `size` bytes; the file is left behind it."""
+    """The matrix (or vector, if allowed) at `offset` of a file of `size` bytes; the file position is then after it."""
     if offset >= size:
         raise ValueError("beyond the end")
     file.seek(offset)
@@ -216,7 +216,7 @@ def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndar
     file.seek(offset)
     if head[:2] == b"\0B":
         if offset + _num_bytes(head, vectors) > size:
-            raise ValueError("less is there than its head says")
+            raise ValueError("shorter than its header gives")
         return _matio().read_matrix_or_vector(file)
     matrix = _read_text_matrix(file)
     if matrix.ndim == 1 and not vectors:
@@ -225,14 +225,14 @@ def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndar
 
 
 def _matio():
-    """kaldiio's module, imported only by programs that read or write matrices."""
+    """The module of kaldiio, imported only by programs that read or write matrices."""
     from kaldiio import matio
 
     return matio
 
 
 def _num_bytes(head: bytes, vectors: bool) -> int:
-    """Bytes of a binary matrix or vector that begins so; kaldiio would make room for what is announced before it reads."""
+    """Bytes of a binary matrix or vector that begins with `head`; kaldiio would allocate the memory before it reads the file."""
     kind = head[:5]
     if kind in _COMPRESSED:
         begin, value_bytes, column_bytes = _COMPRESSED[kind]
@@ -245,17 +245,15 @@ def _num_bytes(head: bytes, vectors: bool) -> int:
         rows, columns = struct.unpack_from("<xi", head, 5)[0], 1
         size = 10 + (4 if kind == _VECTORS[0] else 8) * rows
     else:
-        raise ValueError("no matrix")
+        raise ValueError("not a matrix")
     if rows < 0 or columns < 0 or rows and not columns:
-        raise ValueError("an impossible size")
+        raise ValueError("invalid size")
     return size
 
 
 def _read_text_matrix(file) -> np.ndarray:
-    """Kaldi's text form, ` [ 1 2\\n 3 4 ]`; kaldiio's own reader takes the type from the first number and fails on `1 2.5`.
-
-    Without a line break after the bracket it is a vector.
-    """
+    """A matrix in Kaldi's text form, ` [ 1 2\\n 3 4 ]`; a vector without a line break. The reader of kaldiio infers the type from the first
+    number and fails on `1 2.5`."""
     begin, content, end = file.tell(), bytearray(), -1
     while end < 0:
         block = file.read(_TEXT_BLOCK_BYTES)
@@ -277,8 +275,8 @@ def _read_text_matrix(file) -> np.ndarray:
 
 
 def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
-    """The inclusive range `first:last` of rows, or `rows,columns`. As in Kaldi, what is made by times of segments may go up to three rows
-    beyond the last, which are not there."""
+    """The inclusive range `first:last` of rows, or `rows,columns`. As in Kaldi, a range of rows, which may be computed from times of
+    segments, may end up to three rows after the last row."""
     if span is None:
         return matrix
     shape = matrix.shape
@@ -292,18 +290,18 @@ def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
             raise UserError(f"'{rx}': the range [{span}] is not [first:last]") from None
         beyond = _MOST_ROWS_BEYOND if axis == 0 and matrix.ndim == 2 else 0
         if end > shape[axis] + beyond or begin >= min(end, shape[axis]):
-            raise UserError(f"{rx}: the range [{span}] lies outside the {' x '.join(map(str, shape))} numbers there")
+            raise UserError(f"{rx}: the range [{span}] is outside of the size {' x '.join(map(str, shape))}")
         matrix = matrix[begin:end] if axis == 0 else matrix[:, begin:end]
     return matrix
 
 
 class ArkWriter:
-    """Writes matrices to an archive; the table appears, whole, when the block ends without an exception.
+    """Writes matrices to an archive; the table is written when the block ends without an exception.
 
     ark, scp   files to write; `scp` may be None
-    compress   one or two bytes a value instead of four: a name of COMPRESSION, or True for "speech" (one byte, four ranges per column)
-    named      path by which the table names the archive, where it will be moved after writing
-    binary     False for Kaldi's text form
+    compress   one or two bytes per value instead of four: a key of COMPRESSION, or True for "speech" (one byte, four ranges per column)
+    named      path of the archive in the table, to which it will be moved after writing
+    binary     False: Kaldi's text form
 
     float64 matrices are written as double, all others as float32.
     """
@@ -334,7 +332,7 @@ class ArkWriter:
 
 
 def _write_entry(file, key: str, matrix: np.ndarray, method: int | None, binary: bool) -> int:
-    """One entry of an archive; returns the offset of the matrix."""
+    """Write an entry of an archive; the offset of its matrix."""
     matrix = np.ascontiguousarray(matrix, dtype=np.float64 if matrix.dtype == np.float64 else np.float32)
     file.write(f"{key} ".encode())
     offset = file.tell()

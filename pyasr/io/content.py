@@ -1,7 +1,7 @@
-"""The whole content of a user's file, plain or compressed, in memory that its size accounts for.
+"""Read the content of a user's file, plain or compressed, with a limit on memory that depends on the size of the file.
 
-gzip, xz (with lzma, its earlier form) and bzip2 are recognized by the first bytes, not by the file's name. A compressed file may unpack
-to a thousand times its size; honest files stay far below: alignments and lattices shrink to a tenth.
+gzip, xz (with lzma, its earlier form) and bzip2 are recognised by the first bytes, not by the name of the file. A malicious file may unpack
+to a thousand times its size; the ratio of real files is far lower: alignments and lattices are compressed to a tenth.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ try:
 except ImportError:  # Python can be built without these libraries
     bz2 = lzma = None
 
-HEAD_BYTES = 10  # enough to recognize a compression
+HEAD_BYTES = 10  # enough to recognise a compression
 _MAGIC = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0|]\0\0.\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))", re.DOTALL)
-_UNREADABLE = {  # first bytes: the program, the command that unpacks the file
+_UNREADABLE = {  # {first bytes: (program, command that unpacks the file)}
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -d"),
     b"\x1f\x9d": ("compress", "uncompress"),
@@ -44,18 +44,18 @@ _ALWAYS_BYTES, _MOST_TIMES, _CHUNK_BYTES = 64 << 20, 100, 1 << 20
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Where `path` is opened and read: what keeps it from being read becomes a UserError that names it."""
+    """For a block that opens and reads `path`: errors of the system become a UserError that names it."""
     try:
         with naming(path):
             yield
     except ValueError as error:
         if "null" not in str(error):
             raise
-        raise UserError(f"{path}: no name of a file, there is a zero byte in it; correct the name") from None
+        raise UserError(f"{path}: invalid file name, it contains a zero byte; correct the name") from None
 
 
 def open_file(path: Path) -> BinaryIO:
-    """The file, or pipe, opened. Raises UserError for one that cannot be read, and for devices, which may have no end."""
+    """Open a file or a pipe. Raises UserError if it cannot be read, and for devices, which may be endless."""
     with readable(path):
         mode = os.stat(path).st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
@@ -64,15 +64,15 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file as they stand there."""
+    """The bytes of a file, not unpacked."""
     with readable(path), open_file(path) as file:
         return file.read()
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a file, unpacked where it is compressed, without a byte order mark at the beginning.
+    """The bytes of a file, unpacked if it is compressed, without a byte order mark at the beginning.
 
-    Raises UserError when it cannot be read or unpacked, and for text in UTF-16 or UTF-32.
+    Raises UserError if it cannot be read or unpacked, and for text in UTF-16 or UTF-32.
     """
     return without_mark(unpack(read_file(path), path), path)
 
@@ -83,7 +83,7 @@ def unpack(data: bytes, path: Path) -> bytes:
     if not packing:
         return data
     chunks, size = [], 0
-    with telling_damage(packing, lambda what: UserError(f"{path}: {what}; get it or make it again")):
+    with telling_damage(packing, lambda what: UserError(f"{path}: {what}; obtain or create it again")):
         with unpacking(io.BytesIO(data), packing) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 size += len(chunk)
@@ -95,9 +95,9 @@ def unpack(data: bytes, path: Path) -> bytes:
 
 
 class ContentReader:
-    """The content of a file from its begin to its end, piece by piece: the bytes that `read_content` gives. For use in a `with` statement.
+    """Reads the bytes of `read_content` piece by piece from begin to end. For use in a `with` statement.
 
-    Raises UserError as that does, where the place in the file is reached.
+    Raises UserError as `read_content` does, at the read that reaches the damaged part of the file.
     """
 
     def __init__(self, path: Path):
@@ -116,12 +116,12 @@ class ContentReader:
 
     @property
     def most_bytes(self) -> int:
-        """No more than so many can come."""
+        """Upper bound of the number of bytes that can be read."""
         return _most_unpacked(self._num_packed) if self._packing else self._num_packed
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; none at the end."""
-        with readable(self.path), telling_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; make it anew")):
+        """Up to `size` bytes; b"" at the end."""
+        with readable(self.path), telling_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; create it again")):
             piece = self._content.read(size)
         is_first, self._num_bytes = not self._num_bytes, self._num_bytes + len(piece)
         if self._packing:
@@ -132,7 +132,7 @@ class ContentReader:
 
 
 def iterate_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or compressed, with their line breaks, some of them in memory at a time. Raises UserError as
+    """The lines of a file, plain or compressed, with their line breaks; only some lines are in memory at a time. Raises UserError as
     `ContentReader`."""
     rest = b""
     with ContentReader(path) as content:
@@ -144,28 +144,28 @@ def iterate_lines(path: Path) -> Iterator[bytes]:
 
 
 def _refuse_packed_twice(content: bytes, path: Path) -> None:
-    """Raise UserError for unpacked content that is compressed."""
+    """Raise UserError if the unpacked `content` is again compressed."""
     if _MAGIC.match(content):
         raise UserError(f"{path}: compressed twice; unpack it once")
 
 
 def packing_of(head: bytes, path: Path) -> str:
-    """'gzip', 'xz' or 'bzip2' for a file that begins with `head` (at least HEAD_BYTES of it), '' where it is not compressed.
+    """'gzip', 'xz' or 'bzip2' for a file that begins with `head` (at least HEAD_BYTES of it); '' if it is not compressed.
 
     Raises UserError for compressions that cannot be read.
     """
     for magic, (name, command) in _UNREADABLE.items():
         if head.startswith(magic) and not is_network(head):
-            raise UserError(f"{path}: compressed by {name}, which is not read here; unpack it with '{command}', or use gzip, xz or bzip2")
+            raise UserError(f"{path}: compressed by {name}, which is not supported; unpack it with '{command}', or use gzip, xz or bzip2")
     found = _MAGIC.match(head)
     packing = found.lastgroup if found else ""
     if packing in ("xz", "bzip2") and lzma is None:
-        raise UserError(f"{path}: compressed by {packing}, which this Python was built without; unpack it")
+        raise UserError(f"{path}: compressed by {packing}, which this build of Python does not support; unpack it")
     return packing
 
 
 def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
-    """The unpacked content of an open file, itself where `packing` is ''."""
+    """The unpacked content of an open file; the file itself if `packing` is ''."""
     if not packing:
         return file
     return gzip.GzipFile(fileobj=file) if packing == "gzip" else (lzma.LZMAFile if packing == "xz" else bz2.BZ2File)(file)
@@ -173,7 +173,7 @@ def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
-    """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system stay."""
+    """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system are not changed."""
     try:
         yield
     except _DAMAGE as error:
@@ -183,10 +183,10 @@ def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterat
 
 
 def check_unpacked(num_bytes: int, num_packed: int, path: Path, most_times: int = _MOST_TIMES) -> None:
-    """Raise UserError where a file of `num_packed` bytes has given more, `num_bytes`, than a file of speech tools can hold."""
+    """Raise UserError if a file of `num_packed` bytes has unpacked to `num_bytes`, more than plausible for files of speech tools."""
     most = _most_unpacked(num_packed, most_times)
     if num_bytes > most:
-        raise UserError(f"{path}: {num_packed} bytes that unpack to more than {most}; if that is meant, unpack it yourself")
+        raise UserError(f"{path}: {num_packed} bytes that unpack to more than {most}; if this is intended, unpack it first")
 
 
 def _most_unpacked(num_packed: int, most_times: int = _MOST_TIMES) -> int:

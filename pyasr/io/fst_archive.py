@@ -1,7 +1,7 @@
-"""Archives of transducers, one for each utterance: Kaldi's `fsts.*.gz` (training graphs), binary or text, plain or compressed.
+"""Archives of transducers, one per utterance: Kaldi's `fsts.*.gz` (training graphs), binary or text, plain or compressed.
 
-An entry is `KEY␣`, then in binary an OpenFst file of type `vector`; in text a line break, the arcs as `FROM TO INPUT OUTPUT [COST]` and
-final states as `STATE [COST]`, the first line's state being the start, and an empty line.
+An entry is `KEY␣`, followed in binary by an OpenFst file of type `vector`. In text, a line break, arcs `FROM TO INPUT OUTPUT [COST]`, final
+states `STATE [COST]`, and an empty line follow; the first state of the first line is the start state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGEST = (1 << 31) - 1
 
 
 def read_fsts(path: Path) -> dict[str, Fst]:
-    """{key: transducer} in the file's order. Raises UserError naming file and byte when it is missing, truncated or something else."""
+    """{key: transducer} in the order of the file. Raises UserError with file and byte if it is missing, truncated or something else."""
     data = read_content(Path(path))
     cursor, found = FstCursor(data, Path(path)), {}
     while cursor.offset < len(data):
@@ -35,7 +35,7 @@ def read_fsts(path: Path) -> dict[str, Fst]:
 
 
 def write_fsts(path: Path, fsts: dict[str, Fst], binary: bool = True) -> None:
-    """Write {key: transducer} atomically; gzipped when the name ends in `.gz`."""
+    """Write {key: transducer} atomically; gzipped if the name ends in `.gz`."""
     entry = _binary_entry if binary else _text_entry
     with atomic_write(path, "wb") as f:
         write_content(f, path, b"".join(key.encode() + b" " + entry(fst) for key, fst in fsts.items()))
@@ -53,7 +53,7 @@ def _read_text(cursor: FstCursor) -> Fst:
     data, begin, path = cursor.data, cursor.offset, cursor.path
     first = data.find(b"\n", begin) + 1
     if not first or data[begin:first].strip():
-        raise damaged(path, begin, _KIND, "a line break was expected")
+        raise damaged(path, begin, _KIND, "expected a line break")
     end = data.find(b"\n\n", first - 1)
     if end < 0:
         raise damaged(path, len(data), _KIND, "the empty line after the transducer is missing")
@@ -79,7 +79,7 @@ def _row(line: bytes, position: int, path: Path) -> tuple[int, int, int, int, fl
             raise ValueError
         return row
     except ValueError:
-        raise damaged(path, position, _KIND, "'FROM TO INPUT OUTPUT COST' or 'STATE COST' was expected") from None
+        raise damaged(path, position, _KIND, "expected 'FROM TO INPUT OUTPUT COST' or 'STATE COST'") from None
 
 
 def _fst(rows: list[tuple], position: int, path: Path) -> Fst:
@@ -88,6 +88,6 @@ def _fst(rows: list[tuple], position: int, path: Path) -> Fst:
     sources, targets, ilabels, olabels = table[~is_final, :4].T.astype(np.int64)
     num_states = int(table[:, :2].max()) + 1
     if num_states > 2 * len(rows):
-        raise damaged(path, position, _KIND, f"a transducer of {len(rows)} lines has no state {num_states - 1}")
+        raise damaged(path, position, _KIND, f"invalid state {num_states - 1} in a transducer of {len(rows)} lines")
     finals = {int(state): cost for state, cost in table[is_final][:, [0, 4]].tolist()}
     return Fst.from_arcs(num_states, rows[0][0], sources, ilabels, olabels, table[~is_final, 4], targets, finals)

@@ -1,7 +1,7 @@
-"""Archives of integer vectors, one for each utterance: Kaldi's `ali.*.gz` (binary or text, plain or compressed).
+"""Archives of integer vectors, one per utterance: Kaldi's `ali.*.gz` (binary or text, plain or compressed).
 
-An entry is `KEY␣`, then in binary `\\0B`, the count and that many values, each as the byte 4 and an int32; in text the values up to the
-line's end.
+An entry is `KEY␣`, followed in binary by `\\0B`, the count and the values, each number as the byte 4 and an int32; in text by the values up
+to the end of the line.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pyasr.io.object_kinds import INTEGERS, SOME_INTEGERS, TEXT, refuse_other
 _BINARY = b"\0B"
 _KIND = "integer vectors"
 _INT = np.dtype([("size", "i1"), ("value", "<i4")])
-_LOOKED_AT_BYTES = 1 << 24  # of an unreadable object, to find its kind
+_LOOKED_AT_BYTES = 1 << 24  # bytes of an unreadable object from which its kind is determined
 MOST_JOBS = 100_000
 
 
 def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
-    """{key: int32 array} in the file's order. Raises UserError naming the file when it is missing, truncated or something else."""
+    """{key: int32 array} in the order of the file. Raises UserError with the file if it is missing, truncated or something else."""
     return dict(iterate_int_vectors(path))
 
 
 def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """(key, int32 array) one after the other, as of `read_int_vectors`; the bytes of the file stay in memory meanwhile."""
+    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the bytes of the file are in memory."""
     data = read_content(Path(path))
     known: set[str] = set()
     position, key, begin = 0, "", 0
@@ -54,23 +54,23 @@ def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool = True) -> None:
-    """Write {key: integers} atomically; gzipped when the name ends in `.gz`."""
+    """Write {key: integers} atomically; gzipped if the name ends in `.gz`."""
     entries = (_binary_entry if binary else _text_entry)
     with atomic_write(path, "wb") as f:
         write_content(f, path, b"".join(entries(key, vector) for key, vector in vectors.items()))
 
 
 def read_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> dict[str, np.ndarray]:
-    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`, or those of `keys`: no more than one
-    archive and these are in memory at once."""
+    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, or those of `keys`; N is the number in `DIRECTORY/num_jobs`. At most one
+    archive is in memory, in addition to the result."""
     return dict(iterate_job_archives(directory, stem, keys))
 
 
 def iterate_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> Iterator[tuple[str, np.ndarray]]:
-    """(key, int32 array) one after the other, as of `read_job_archives`."""
+    """The (key, int32 array) pairs of `read_job_archives` one after the other."""
     earlier = KnownNames()
     for path in job_archive_files(directory, stem):
-        for key, vector in iterate_int_vectors(path):  # which refuses a key that occurs twice in one archive
+        for key, vector in iterate_int_vectors(path):  # refuses duplicate keys within an archive
             if keys is None or key in keys:
                 check_new(path, (key,), earlier)
                 earlier.add(key)
@@ -78,7 +78,7 @@ def iterate_job_archives(directory: Path, stem: str = "ali", keys: Container[str
 
 
 def check_new(path: Path, keys: Iterable[str], earlier: Container[str]) -> None:
-    """Raise UserError where an utterance of the archive of a job was among those of `earlier` jobs."""
+    """Raise UserError if one of `keys`, the utterances of the archive of a job, is among those of `earlier` jobs."""
     if twice := [key for key in keys if key in earlier]:
         raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
 
@@ -89,24 +89,24 @@ def job_archive_files(directory: Path, stem: str = "ali") -> list[Path]:
 
 
 def archives_of_job(directory: Path, num_jobs: int, job: int) -> range:
-    """The numbers of the archives of job `job` out of `num_jobs`, 1-based: every num_jobs-th."""
+    """The numbers, from 1, of the archives of job `job` out of `num_jobs`: every num_jobs-th archive."""
     return range(job, num_archives(directory) + 1, num_jobs)
 
 
 def num_archives(directory: Path, remedy: str = "is this an alignment directory?") -> int:
-    """The number in `DIRECTORY/num_jobs`. Raises UserError, which ends with `remedy`, for anything but 1 to MOST_JOBS."""
+    """The number in `DIRECTORY/num_jobs`. Raises UserError, ending with `remedy`, for anything but 1 to MOST_JOBS."""
     try:
         with keeping_name(f"{directory}/num_jobs"):
             number = int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise UserError(f"{directory}/num_jobs: missing or no number; {remedy}") from None
+        raise UserError(f"{directory}/num_jobs: missing or not a number; {remedy}") from None
     if not is_num_jobs(number):
-        raise UserError(f"{directory}/num_jobs: no number from 1 to {MOST_JOBS}; {remedy}")
+        raise UserError(f"{directory}/num_jobs: not a number from 1 to {MOST_JOBS}; {remedy}")
     return number
 
 
 def is_num_jobs(number: int) -> bool:
-    """Whether there may be so many jobs, each of which has an archive."""
+    """Whether `number` is a valid number of jobs, each of which has an archive."""
     return 1 <= number <= MOST_JOBS
 
 
@@ -120,10 +120,10 @@ def _binary_vector(data: bytes, position: int, path, key: str) -> tuple[np.ndarr
     (size,) = struct.unpack_from("<i", data, position + 1)
     begin, end = position + 5, position + 5 + 5 * size
     if size < 0 or end > len(data):
-        raise _damaged(path, position, f"the {size} integers of {key} do not fit the file")
+        raise _damaged(path, position, f"the {size} integers of {key} exceed the file")
     integers = np.frombuffer(data, _INT, size, begin)
     if (integers["size"] != 4).any():
-        raise _damaged(path, begin, f"{key} has something else than int32 values")
+        raise _damaged(path, begin, f"{key} has values that are not int32")
     return integers["value"].astype(np.int32), end
 
 
@@ -133,7 +133,7 @@ def _text_vector(data: bytes, position: int, path, key: str) -> tuple[np.ndarray
     try:
         return np.array([int(word) for word in data[position:end].split()], np.int32), end + 1
     except (ValueError, OverflowError):
-        raise _damaged(path, position, f"{key} has something else than integers") from None
+        raise _damaged(path, position, f"{key} has values that are not integers") from None
 
 
 def _binary_entry(key: str, vector) -> bytes:

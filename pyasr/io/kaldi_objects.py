@@ -1,8 +1,8 @@
 """Kaldi's object files (`final.mdl`, `tree`, `topo`): tokens, numbers, vectors and matrices, binary or text.
 
 A binary file begins with the bytes `\\0B`; tokens end in one space, numbers are preceded by one byte with their size, vectors and
-matrices by a token (`FV` `DV` `FM` `DM`) and their dimensions. In a text file everything is separated by white space. Names that
-end in `.gz` are compressed. Feature archives are not read here but in `pyasr.io.ark`.
+matrices by a token (`FV` `DV` `FM` `DM`) and their dimensions. In a text file everything is separated by white space. Files whose names
+end in `.gz` are compressed. `pyasr.io.ark` reads feature archives.
 
     with KaldiWriter("x.mdl") as f:
         f.token("<Pair>"); f.int32(3); f.vector([1.0, 2.0])
@@ -41,8 +41,8 @@ _SHOWN = 20
 class KaldiReader:
     """Reads one Kaldi object file from start to end.
 
-    Every method reads the next item. What is there instead, or a file that ends too early, raises a UserError that names the file and
-    the offset in (uncompressed) bytes. Sizes are compared with what is left of the file before anything is allocated.
+    Every method reads the next item. An unexpected item, or the end of the file, raises a UserError with the file and the offset in
+    (uncompressed) bytes. Sizes are compared with the rest of the file before memory is allocated.
     """
 
     def __init__(self, path: Path, content: bytes | None = None):
@@ -66,11 +66,11 @@ class KaldiReader:
         return len(self._data) - self.offset
 
     def refuse_other(self, wanted: str, remedy: str) -> None:
-        """Raise UserError, ending in `remedy`, if the file is known to be of another kind than `wanted` (`pyasr.io.object_kinds`)."""
+        """Raise UserError, ending with `remedy`, if the file is known to be of another kind than `wanted` (`pyasr.io.object_kinds`)."""
         refuse_other(f"{self.path}", self._data[:PEEK_BYTES], wanted, remedy)
 
     def at_end(self) -> bool:
-        """Whether nothing but white space is left."""
+        """Whether only white space is left."""
         return self.num_left == 0 or not self.binary and _BLANK.match(self._data, self.offset).end() == len(self._data)
 
     def expect_end(self) -> None:
@@ -89,14 +89,14 @@ class KaldiReader:
         return self._decode(word, self.offset - len(word) - 1)
 
     def peek_token(self) -> str:
-        """The next word, which stays unread."""
+        """The next word, without moving the position."""
         before = self.offset
         word = self.token()
         self.offset = before
         return word
 
     def expect(self, *tokens: str) -> str:
-        """Read one of `tokens` and say which."""
+        """Read one of `tokens`; the token that was found."""
         before = self.offset
         try:
             word = self.token()
@@ -109,18 +109,18 @@ class KaldiReader:
     def int32(self) -> int:
         """An integer of 32 bits, signed or not (in a binary file the size byte is negative for unsigned types)."""
         before = self.offset
-        if self.binary and self._data[before : before + 1] == b"\4" and self.num_left >= 5:  # nearly all
+        if self.binary and self._data[before : before + 1] == b"\4" and self.num_left >= 5:  # nearly all integers
             self.offset += 5
             return _INT.unpack_from(self._data, before + 1)[0]
         value = self._number(_INT_FORMATS, int, "an integer")
         if not _LEAST_INT <= value <= _MOST_INT:
-            raise self.error("an integer of 32 bits was expected, found a greater one", before)
+            raise self.error("an integer of 32 bits was expected, found a larger one", before)
         return value
 
     uint32 = int32
 
     def int32s(self, size: int) -> np.ndarray:
-        """As many such integers, int64 (size): the same as `int32` one after the other, in a fraction of the time."""
+        """`size` integers as int64 (size,): the same as repeated `int32`, but faster."""
         if self.binary and 0 <= size <= self.num_left // _INTEGER.itemsize:
             found = np.frombuffer(self._data, _INTEGER, size, self.offset)
             if (found["size"] == 4).all():
@@ -129,7 +129,7 @@ class KaldiReader:
         return np.array([self.int32() for _ in range(size)], np.int64)
 
     def float32(self) -> float:
-        """A float or a double, whichever is there."""
+        """A float or a double, as stored."""
         return self._number(_FLOAT_FORMATS, float, "a floating-point number")
 
     float64 = float32
@@ -143,7 +143,7 @@ class KaldiReader:
         return word == b"T"
 
     def int_vector(self) -> np.ndarray:
-        """What WriteIntegerVector wrote, as int32 (n,)."""
+        """A vector written by Kaldi's WriteIntegerVector, int32 (n,)."""
         if not self.binary:
             return self._text_list(np.int32, "integers")
         before = self.offset
@@ -168,7 +168,7 @@ class KaldiReader:
         dtype = _MATRIX_TYPES[self.expect(*_MATRIX_TYPES)]
         num_rows, num_columns = self.int32(), self.int32()
         if num_rows < 0 or num_columns < 0 or (num_rows == 0) != (num_columns == 0):
-            raise self.error(f"a matrix of {num_rows} x {num_columns} is impossible", before)
+            raise self.error(f"invalid size {num_rows} x {num_columns} of a matrix", before)
         return self._array(num_rows * num_columns, dtype, before).reshape(num_rows, num_columns)
 
     def symmetric(self) -> np.ndarray:
@@ -184,16 +184,16 @@ class KaldiReader:
 
     def _take(self, num_bytes: int) -> bytes:
         if num_bytes > self.num_left:
-            raise self.error(f"the file ends here, {num_bytes} bytes more were expected; it is truncated", len(self._data))
+            raise self.error(f"the file ends here, {num_bytes} more bytes were expected; it is truncated", len(self._data))
         self.offset += num_bytes
         return self._data[self.offset - num_bytes : self.offset]
 
     def _array(self, size: int, dtype: np.dtype, before: int) -> np.ndarray:
         if size < 0:
-            raise self.error(f"a size of {size} is impossible", before)
+            raise self.error(f"invalid size {size}", before)
         if size * dtype.itemsize > self.num_left:
-            told = f"{size} values of {dtype.itemsize} bytes were announced, {self.num_left} bytes are left"
-            raise self.error(f"{told}; the file is truncated", before)
+            found = f"{size} values of {dtype.itemsize} bytes were expected, {self.num_left} bytes are left"
+            raise self.error(f"{found}; the file is truncated", before)
         values = np.frombuffer(self._data, dtype, size, self.offset).astype(dtype.newbyteorder("="))
         self.offset += size * dtype.itemsize
         return values
@@ -230,7 +230,7 @@ class KaldiReader:
         return repr(rest[:_SHOWN]) if rest else "the end of the file; it is truncated"
 
     def _bracketed(self) -> bytes:
-        """The text between the next [ and its ]."""
+        """The text between the next pair of brackets."""
         before = self.offset
         if self._word() != "[":
             raise self.error("[ was expected", before)
@@ -261,7 +261,7 @@ class KaldiReader:
 
 
 class KaldiWriter:
-    """Writes one Kaldi object file; a context manager under which the file appears only when the block ends well."""
+    """Writes one Kaldi object file; as a context manager, it writes the file when the block ends without an exception."""
 
     def __init__(self, path: Path, binary: bool = True):
         self.path, self.binary = Path(path), binary
@@ -277,7 +277,7 @@ class KaldiWriter:
             self._save()
 
     def getvalue(self) -> bytes:
-        """What has been written so far, uncompressed."""
+        """The bytes written so far, uncompressed."""
         return self._out.getvalue()
 
     def _save(self) -> None:
@@ -289,7 +289,7 @@ class KaldiWriter:
 
     def token(self, word: str) -> None:
         if not word or re.search(r"\s", word):
-            raise ValueError(f"a token cannot be empty or hold white space: {word!r}")
+            raise ValueError(f"a token cannot be empty or contain white space: {word!r}")
         self._out.write(word.encode() + b" ")
 
     def newline(self) -> None:
@@ -313,7 +313,7 @@ class KaldiWriter:
         self._out.write((b"T" if value else b"F") + (b"" if self.binary else b" "))
 
     def int_vector(self, values) -> None:
-        """As WriteIntegerVector does."""
+        """Write a vector in the format of Kaldi's WriteIntegerVector."""
         values = np.asarray(values, dtype="<i4").ravel()
         if self.binary:
             self._out.write(b"\x04" + struct.pack("<i", len(values)) + values.tobytes())
@@ -321,7 +321,7 @@ class KaldiWriter:
             self._out.write(b"[ " + b"".join(b"%d " % v for v in values.tolist()) + b"]\n")
 
     def vector(self, values) -> None:
-        """A vector (n,), in double precision if `values` is float64."""
+        """Write a vector (n,), in double precision if `values` is float64."""
         values, token = _typed(values, "V")
         if self.binary:
             self.token(token)
@@ -331,7 +331,7 @@ class KaldiWriter:
             self._out.write(f" [ {_row(values)} ]\n".encode())
 
     def matrix(self, values) -> None:
-        """A matrix (rows, columns), in double precision if `values` is float64."""
+        """Write a matrix (rows, columns), in double precision if `values` is float64."""
         values, token = _typed(values, "M")
         if not self.binary:
             lines = "".join(f"\n  {_row(row)}" for row in values)
@@ -343,7 +343,7 @@ class KaldiWriter:
         self._out.write(values.tobytes())
 
     def symmetric(self, values) -> None:
-        """A symmetric matrix (n, n), in double precision if `values` is float64; binary files only."""
+        """Write a symmetric matrix (n, n), in double precision if `values` is float64; binary files only."""
         lower, token = _typed(np.asarray(values)[np.tril_indices(len(values))], "P")
         self.token(token)
         self.int32(len(values))

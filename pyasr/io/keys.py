@@ -1,10 +1,10 @@
 """Compact keys of tables: as sequences, grouped by a value, and with a number for each key.
 
-    utterances = Keys(utt2spk)                         # of a Table, in C order: at most 8 bytes each in addition to the table
+    utterances = Keys(utt2spk)                         # keys of a Table in C order: at most 8 bytes each in addition to the table
     of_speakers = Groups(utterances, speakers)         # a Mapping {speaker: Keys}
     seconds = Numbers(utterances, np.array([...]))     # a Mapping {utterance: float}
 
-A key becomes a string when it is asked for.
+A key is converted to a string only at access.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DIGEST_BYTES, _MOST_NEW = 16, 1 << 16
 
 
 class Keys(Sequence[str]):
-    """Keys of a table; equal to any sequence of the same strings.
+    """A sequence of keys of a table; equal to any sequence of the same strings.
 
-    lines  the numbers of their lines in the table, from 0: a range or an integer array; None: all, in C order of the keys
+    lines  line numbers of the keys in the table, from 0: a range or an integer array; None: all, in C order of the keys
     """
 
     def __init__(self, table: Table, lines: Sequence[int] | None = None):
@@ -33,12 +33,12 @@ class Keys(Sequence[str]):
 
     @classmethod
     def of(cls, keys: Iterable[str]) -> Keys:
-        """These keys, which all differ, in their order."""
+        """The given keys, which must be distinct, in their order."""
         return cls.by_line(Table.of_keys(keys))
 
     @classmethod
     def by_line(cls, table: Mapping[str, object]) -> Keys:
-        """Those of a Table, or of one that is Parsed, in the order of its lines."""
+        """The keys of a Table, or of a Parsed table, in the order of its lines."""
         table = table.table if isinstance(table, Parsed) else table
         return cls(table, range(len(table)))
 
@@ -64,43 +64,43 @@ class Keys(Sequence[str]):
 
     @property
     def _are_all(self) -> bool:
-        """Whether they are those of all lines, in the order of these."""
+        """Whether these are the keys of all lines, in the order of the lines."""
         return isinstance(self.lines, range) and self.lines == range(len(self.table))
 
     def take(self, places: np.ndarray) -> Keys:
-        """Those at these places."""
+        """The keys at the given indices."""
         lines = self.lines
         if isinstance(lines, range):
             return Keys(self.table, lines.start + lines.step * places)
         return Keys(self.table, np.asarray(lines)[places])
 
     def line_numbers(self) -> np.ndarray:
-        """Those of all their lines."""
+        """The line numbers of the keys."""
         lines = self.lines
         return np.arange(lines.start, lines.stop, lines.step) if isinstance(lines, range) else np.asarray(lines)
 
     def place(self, key: str) -> int | None:
-        """Where a key is among these, which are in C order; None where it is not."""
+        """The index of `key` in this sequence, which must be in C order; None if it is absent."""
         if self._are_all and self.table.is_in_order:
             return self.table.line_of(key)
         place = bisect_left(self, key)
         return place if place < len(self) and self[place] == key else None
 
     def shared_out(self, lists: np.ndarray, num: int) -> list[Keys]:
-        """`num` lists of them; `lists` (len,) has the number of each one's list, from 0."""
+        """The keys divided into `num` lists; `lists` (len,) is the list of each key, from 0."""
         order, ends = np.argsort(lists, kind="stable"), np.cumsum(np.bincount(lists, minlength=num))
         return [self.take(places) for places in np.split(order, ends[:-1])]
 
 
 def distinct(values: Iterable[str]) -> tuple[Table, np.ndarray]:
-    """(the different values, as keys in the order in which they come first; the line of each value there, int64)."""
+    """(table of the distinct values in the order of their first occurrence; line of each value in it, int64)"""
     known: dict[str, int] = {}
     lines = np.fromiter((known.setdefault(value, len(known)) for value in values), np.int64)
     return Table.of_keys(known), lines
 
 
 def ranks(values: Iterable[str]) -> np.ndarray:
-    """The place of each value among the different ones in C order, int64 (number of values,)."""
+    """The rank of each value among the distinct values in C order, int64 (number of values,)."""
     table = Table.of_keys(values)
     found, in_order = np.zeros(len(table), np.int64), Keys(table)
     found[1:] = np.cumsum(np.fromiter(map(ne, in_order, islice(in_order, 1, None)), np.int64))
@@ -109,13 +109,13 @@ def ranks(values: Iterable[str]) -> np.ndarray:
 
 
 class Groups(Mapping[str, Keys]):
-    """{value: the keys that have it, in their order}, by the first key of each.
+    """{value: the keys that have it, in their order}, in the order of the first key of each value.
 
     keys    all keys
-    values  of these, one after the other
+    values  the value of each key
 
-    `members`, int64 (number of keys,), are the places of the keys, those of a group together; group i has those at
-    `borders[i]:borders[i + 1]`.
+    `members`, int64 (number of keys,), are the indices of the keys, ordered by group; those of group i are
+    `members[borders[i]:borders[i + 1]]`.
     """
 
     def __init__(self, keys: Keys, values: Iterable[str]):
@@ -144,7 +144,7 @@ class Groups(Mapping[str, Keys]):
 
 
 class Numbers(Paired[float]):
-    """{key: number}; `keys` are in C order, `array` (number of keys,) has the numbers."""
+    """{key: number}; `keys` are in C order, `array` (number of keys,) are the numbers."""
 
     def __init__(self, keys: Keys, array: np.ndarray):
         self.keys_in_order, self.array = keys, array
@@ -162,7 +162,7 @@ class Numbers(Paired[float]):
         return self.array[place].item()
 
     def pairs(self) -> Iterator[tuple[str, float]]:
-        """(key, number), one after the other."""
+        """All (key, number) pairs."""
         return zip(self.keys_in_order, memoryview(self.array))
 
     def values(self):
@@ -171,11 +171,11 @@ class Numbers(Paired[float]):
 
 
 class KnownNames:
-    """A set of names, of which it keeps digests and numbers, 24 bytes each. Names are numbered from 0 as they are added."""
+    """A set of names, stored as digests and numbers, 24 bytes per name. Names are numbered from 0 in the order of their addition."""
 
     def __init__(self):
-        self._digests, self._numbers = np.zeros(0, f"S{_DIGEST_BYTES}"), np.zeros(0, np.int64)  # in the order of the digests
-        self._new: dict[bytes, int] = {}  # {digest: number} of those that were added last
+        self._digests, self._numbers = np.zeros(0, f"S{_DIGEST_BYTES}"), np.zeros(0, np.int64)  # sorted by digest
+        self._new: dict[bytes, int] = {}  # {digest: number} of the names added last
 
     def __len__(self) -> int:
         return len(self._numbers) + len(self._new)
@@ -184,11 +184,11 @@ class KnownNames:
         return self.number(name) is not None
 
     def number(self, name: str) -> int | None:
-        """That of a name; None where it is not known."""
+        """The number of a name; None if it is not in the set."""
         return self._number(_digest(name))
 
     def add(self, name: str) -> bool:
-        """Whether a name is a new one, which is known from now on."""
+        """Add a name; whether it was new."""
         digest = _digest(name)
         if self._number(digest) is not None:
             return False

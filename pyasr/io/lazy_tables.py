@@ -1,8 +1,8 @@
-"""Tables whose lines are made, or read, each time they are gone through, so that millions of them are not in memory.
+"""Tables whose lines are computed or read at each iteration, so that millions of lines are not in memory.
 
-    longer = mapped(table, lambda key: f"x-{key}")        # a Mapping, as Table is one
-    write_table(path, Joined([table, longer]))            # one line after the other
-    known = at_hand(longer)                               # to look keys up
+    longer = mapped(table, lambda key: f"x-{key}")        # a Mapping, like Table
+    write_table(path, Joined([table, longer]))            # writes line after line
+    known = at_hand(longer)                               # in memory, for access by key
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ T = TypeVar("T")
 
 
 class Lazy(Paired[str]):
-    """A table that `make`, a function that gives its (key, value) pairs, makes each time it is gone through; it is kept only where it is
-    looked into."""
+    """A table whose (key, value) pairs are computed by the function `make` at each iteration. Access by key loads the table into memory."""
 
     def __init__(self, make: Callable[[], Iterable[tuple[str, object]]]):
         self.pairs = make
@@ -44,7 +43,7 @@ class Lazy(Paired[str]):
 
 
 class Stored(Lazy):
-    """A table that the function `read` reads each time it is gone through."""
+    """A table that the function `read` reads at each iteration."""
 
     def __init__(self, read: Callable[[], Mapping[str, str]]):
         super().__init__(lambda: read().items())
@@ -52,22 +51,22 @@ class Stored(Lazy):
 
 
 class Joined(Lazy):
-    """The lines of several tables, those of one after those of the other."""
+    """The concatenated lines of several tables."""
 
     def __init__(self, tables: Sequence[Mapping[str, object]]):
         super().__init__(lambda: chain.from_iterable(table.items() for table in tables))
         self._tables = tables
 
     def orders(self) -> Iterator[Iterable[tuple[str, object]]]:
-        """Ways through the lines that are in C order where the lines of each table are: table after table, which holds where all keys of
-        one are smaller than those of the next; and the tables merged."""
+        """Candidate orders of the lines, for tables that are in C order: table after table, which is in C order if all keys of a table are
+        smaller than those of the next; then the tables merged."""
         firsts = sorted((key, number) for number, table in enumerate(self._tables) for key in islice(table, 1))
         yield chain.from_iterable(self._tables[number].items() for _, number in firsts)
         yield merge(*(table.items() for table in self._tables), key=itemgetter(0))
 
 
 def mapped(table: Mapping[str, str], key: Callable[[str], str] = str, value: Callable[[str], object] | None = None) -> Lazy:
-    """The table with what these functions make of its keys and values."""
+    """The table with these functions applied to its keys and values."""
     return Lazy(lambda: ((key(name), value(old) if value else old) for name, old in table.items()))
 
 
@@ -77,7 +76,7 @@ def having(table: Mapping[str, str], keys: Container[str]) -> Lazy:
 
 
 def at_hand(table: Mapping[str, T]) -> Mapping[str, T]:
-    """The same lines, in memory as long as the caller holds them, for a table that is made each time."""
+    """The table in memory, for a table that is computed or read at each iteration; other tables unchanged."""
     if isinstance(table, Stored):
         return table.read()
     return Table.of(table.items()) if isinstance(table, Lazy) else table

@@ -1,14 +1,14 @@
-"""Tables made from a large file, kept in one file beside it that all jobs and threads of a host map: its pages are in memory once.
+"""Tables derived from a large file, in a memory-mapped file next to it: all jobs and threads of a host share one copy in memory.
 
     tables = derived(Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: Tables({"finals": finals}, {"start": 0}))
 
-The file is DIRECTORY/.NAME.KIND.KEY, hidden, so that it is no part of an output. DIRECTORY is that of the source, or what PYASR_MAPPED
-names; then a digest of the source's place is in the name. It holds a head of JSON, with the size, time and digest of the source, and the
-arrays, each at a multiple of 64 bytes. It is written beside and renamed, so a process that has mapped an earlier file keeps reading that
-one. Of processes that want the same tables one makes them, and the others wait for it (flock(2)). Where no file can be written (a
-read-only directory, a full disk), each process has the tables in its own memory.
+The file is DIRECTORY/.NAME.KIND.KEY, hidden, so that it is not a part of an output. DIRECTORY is the directory of the source, or
+PYASR_MAPPED; in the latter case the name has a digest of the path of the source. The file has a JSON header, with the size, time and digest
+of the source, and the arrays, each at a multiple of 64 bytes. It is written under another name and renamed, so a process that has mapped an
+earlier file continues to read that one. If several processes need the same tables, one creates them, and the others wait for it (flock(2)).
+If no file can be written (a read-only directory, a full disk), each process has the tables in its own memory.
 
-A file is trusted where its own time is the one in its head. One with another time, a copy or a damaged file, is compared with its checksum.
+A file is trusted if its modification time is the one in its header. Otherwise (a copy, or a damaged file) its checksum is verified.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import SystemRefusal, disk_error, naming
 
 VARIABLE = "PYASR_MAPPED"
-LEAST_BYTES = 4 << 20  # of a source; a smaller one is read as quickly as its tables are found
+LEAST_BYTES = 4 << 20  # minimum size of a source; a smaller source is read as fast as its mapped tables
 _MAGIC, _VERSION, _ALIGNMENT = b"PYASRMAP", 1, 64
-_FIXED = struct.Struct("<8sIII")  # magic, version, bytes of the head's JSON, their CRC-32
+_FIXED = struct.Struct("<8sIII")  # magic, version, bytes of the JSON header, their CRC-32
 _MOST_HEAD_BYTES = 1 << 20
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Arrays by their names, not writable, and plain values that JSON can hold."""
+    """Named arrays, read-only, and plain values that can be stored in JSON."""
 
     arrays: dict[str, np.ndarray]
     values: dict = field(default_factory=dict)
@@ -59,13 +59,14 @@ class Tables:
 
 
 def derived(source: Path, kind: str, key: str, make: Callable[[], Tables], more: Sequence[Path] = ()) -> Tables:
-    """What `make` gives for the content of the file `source`, mapped from a file that is made if it is missing or out of date.
+    """The result of `make` for the file `source`, mapped from a file that is created if it is missing or out of date.
 
-    kind  what the tables are, a part of the file's name
-    key   digest of all else that they depend on, the format's version included
-    more  directories for the file where that of the source cannot be written
+    kind  kind of the tables, a part of the file name
+    key   digest of everything else on which the tables depend, including the version of their format
+    more  further directories for the file, if the directory of the source is not writable
 
-    Sources of less than LEAST_BYTES are left to `make`. Raises what `make` raises, and UserError where there is no such source.
+    For sources smaller than LEAST_BYTES, `make` is called without a file. Raises the errors of `make`, and UserError if the source is
+    missing.
     """
     with naming(source):
         num_bytes = source.stat().st_size
@@ -83,13 +84,13 @@ def derived(source: Path, kind: str, key: str, make: Callable[[], Tables], more:
             if maker.has_failed:
                 raise
             maker.refusals.append(str(error))
-    log.warning(f"{source}: its tables cannot be kept, so each job has its own copy in memory; name a directory by {VARIABLE} "
+    log.warning(f"{source}: cannot write its tables, so each job has its own copy in memory; set {VARIABLE} to a writable directory "
                 f"({maker.refusals[0]})")
     return maker.tables()
 
 
 def digest_of_parts(*parts: bytes | str) -> str:
-    """A short digest of what tables depend on, for `key`."""
+    """A short digest of the values on which tables depend, for `key`."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update((part.encode() if isinstance(part, str) else bytes(part)) + b"\0")
@@ -97,10 +98,10 @@ def digest_of_parts(*parts: bytes | str) -> str:
 
 
 class _Maker:
-    """Makes the tables of a source, at most once.
+    """Computes the tables of a source, at most once.
 
-    refusals    why files could not be written
-    has_failed  whether the tables themselves could not be made
+    refusals    messages of the directories in which no file could be written
+    has_failed  whether the computation of the tables failed
     """
 
     def __init__(self, source: Path, make: Callable[[], Tables]):
@@ -109,7 +110,7 @@ class _Maker:
         self.refusals: list[str] = []
 
     def tables(self) -> Tables:
-        """In memory."""
+        """The tables in memory."""
         if self._made is None:
             self.has_failed = True
             self._state = file_state(self._source)
@@ -118,12 +119,12 @@ class _Maker:
         return self._made
 
     def kept_at(self, place: Path) -> Tables:
-        """Mapped from the file `place`, which is written unless another process has written it meanwhile. Raises SystemRefusal where it
-        cannot be; returns the tables in memory where the source has changed while it was read."""
+        """The tables mapped from the file `place`, which is written unless another process has written it meanwhile. Raises SystemRefusal
+        if it cannot be written; if the source changed during the computation, the tables in memory."""
         with _alone(place):
             if found := _mapped(place, self._source):
                 return found
-            with contextlib.suppress(OSError):  # harmless: they only take room
+            with contextlib.suppress(OSError):  # harmless: they only take disk space
                 _remove_leftovers(place, self._source)
             made = self.tables()
             if not is_still(self._source, self._state):
@@ -145,7 +146,7 @@ def _place(directory: Path, source: Path, kind: str, key: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """While no other process makes this file. Where the file system has no locks, several may make it, each its own."""
+    """In the block, no other process writes this file. Without locks in the file system, several may write it, under other names."""
     lock = place.with_name(f"{place.name}.lock")
     with naming(lock):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +155,7 @@ def _alone(place: Path) -> Iterator[None]:
         _wait_for(opened, place)
         yield
     finally:
-        with contextlib.suppress(OSError):  # harmless: it is empty
+        with contextlib.suppress(OSError):  # harmless: the lock file is empty
             os.unlink(lock)
         os.close(opened)
 
@@ -163,7 +164,7 @@ def _wait_for(lock: int, place: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        log.info(f"{place}: another process makes it; waiting")
+        log.info(f"{place}: another process creates it; waiting")
         fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
@@ -171,7 +172,7 @@ def _wait_for(lock: int, place: Path) -> None:
 
 
 def _remove_leftovers(place: Path, source: Path) -> None:
-    """Remove what killed processes have left of this file, and tables of the same kind for an earlier content of the source."""
+    """Remove incomplete files of killed processes, and tables of the same kind for previous content of the source."""
     of_kind, half_written = place.name.rpartition(".")[0] + ".", f".{short_name(place.name)}."
     for path in list(place.parent.iterdir()):
         if path.name.startswith(half_written) and path.suffix == ".tmp":
@@ -186,7 +187,7 @@ def _is_current(place: Path, source: Path) -> bool:
 
 
 def _write(place: Path, tables: Tables, state: list) -> None:
-    """Write the file, whose time of change is then a whole second, by which `_mapped` knows it again."""
+    """Write the file and set its modification time to a whole second, which `_mapped` compares with its header."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tables.arrays.items()}
     checksum, listed, offset = 0, {}, 0
     for name, array in arrays.items():
@@ -212,7 +213,7 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 
 
 def _mapped(place: Path, source: Path) -> Tables | None:
-    """The tables in a file; None where there is none, or it is damaged, or not of the present content of the source."""
+    """The tables in a file; None if it is missing, damaged, or not from the present content of the source."""
     with _opened(place) as (file, head):
         if head is None or not is_still(source, head["source"]):
             return None
@@ -220,7 +221,7 @@ def _mapped(place: Path, source: Path) -> Tables | None:
         changed_ns = os.fstat(file.fileno()).st_mtime_ns
     begin = len(data) - head["bytes"]
     if changed_ns != head["time"] * 10**9 and zlib.crc32(memoryview(data)[begin:]) != head["checksum"]:
-        log.warning(f"{place}: damaged; it is made again")
+        log.warning(f"{place}: damaged; it is created again")
         return None
     arrays = {name: np.frombuffer(data, np.dtype(kind), math.prod(shape), begin + offset).reshape(shape)
               for name, (kind, shape, offset) in head["arrays"].items()}  # fmt: skip
@@ -229,11 +230,12 @@ def _mapped(place: Path, source: Path) -> Tables | None:
 
 @contextlib.contextmanager
 def _opened(place: Path) -> Iterator[tuple[BinaryIO | None, dict | None]]:
-    """(file, its head); (None, None) where there is no such file, or it cannot be read, or is cut short or of another version."""
+    """(file, its header). Both are None if the file is missing or unreadable; the header is None if the file is truncated or of another
+    version."""
     try:
         file = place.open("rb")
     except OSError:
-        yield None, None  # harmless: it is made again, or the tables are made in memory
+        yield None, None  # harmless: the file is created again, or the tables are computed in memory
         return
     with file:
         yield file, _head_of(file)

@@ -1,4 +1,4 @@
-"""The kind of a Kaldi object in an archive, by its first bytes, for error messages of readers that expect another kind."""
+"""The kind of a Kaldi object in an archive, detected from its first bytes, for error messages of readers that expect another kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEXT_KEY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]")
 _KEYLESS_TEXT = re.compile(rb"\[\s|rows\s*=")
 _OTHER_OBJECT = "an object that begins with "
 _BINARY, _FST_MAGIC, _SIZE_OF_INT, _INT_BYTES = b"\0B", struct.pack("<i", 2125659606), 4, 5
-_HTK, _HTK_KIND, _HTK_FEATURES = struct.Struct(">iihH"), 0x3F, range(1, 12)  # frames, period, bytes of a frame, kind with its qualifiers
+_HTK, _HTK_KIND, _HTK_FEATURES = struct.Struct(">iihH"), 0x3F, range(1, 12)  # frames, period, bytes per frame, kind with qualifiers
 _TYPES = {b"FM": MATRIX, b"DM": MATRIX, b"CM": COMPRESSED, b"CM2": COMPRESSED, b"CM3": COMPRESSED, b"FV": VECTOR, b"DV": VECTOR,
           b"SM": "a sparse matrix", b"SV": "a sparse vector", b"FP": "a packed matrix", b"DP": "a packed matrix"}  # fmt: skip
 _EXAMPLES = {b"<Nnet3Eg>": "an nnet3 example", b"<Nnet3ChainEg>": "an nnet3 chain example", b"<NnetExample>": "an nnet2 example",
@@ -68,39 +68,39 @@ def kind_of(content: bytes) -> str:
 
 
 def is_network(content: bytes) -> bool:
-    """Whether a file begins as networks of pyasr do: a zip file that torch has written."""
+    """Whether a file begins like a network of pyasr: a zip file written by torch."""
     return content.startswith(b"PK\3\4") and _OF_TENSORS in content[:_LONGEST_TOKEN]
 
 
 def first_key(content: bytes) -> str:
-    """The key of the entry of a binary archive that begins with `content`; '' where none begins there."""
+    """The key of the binary archive entry that begins with `content`; '' if it is not an entry."""
     key = _NEXT_KEY.match(content)
     return key[0].strip().decode("utf-8", "replace") if key and content[key.end() : key.end() + 2] == _BINARY else ""
 
 
 def refuse_keyless(path: Path, content: bytes, wanted: str) -> None:
-    """Raise UserError for a file of one object without a key, or of another kind, where an archive of `wanted` ("matrices") is read."""
+    """Raise UserError if `content`, expected to be an archive of `wanted` ("matrices"), is one object without a key, or of another kind."""
     if _NEXT_KEY.match(content) and not _KEYLESS_TEXT.match(content):
         return
     kind = kind_of(content[:PEEK_BYTES])
     if is_entry(kind):
-        raise UserError(f"{path}: {single(kind)}; give an archive, in which a key and a space stand before each of the {wanted}")
+        raise UserError(f"{path}: {single(kind)}; give an archive, in which a key and a space precede each of the {wanted}")
     if kind not in ("", TEXT):
         raise UserError(f"{path}: found {kind}, expected an archive of {wanted}; give such an archive")
 
 
 def is_entry(kind: str) -> bool:
-    """Whether objects of a kind stand in archives."""
+    """Whether objects of this kind are stored in archives."""
     return kind not in ("", TEXT, *_WHOLE_FILES) and not kind.startswith(_OTHER_OBJECT)
 
 
 def single(kind: str) -> str:
-    """Part of a sentence: `a single matrix without a key`."""
+    """A clause for a message: `a single matrix without a key`."""
     return f"a single {kind.partition(' ')[2]} without a key"
 
 
 def _is_htk(content: bytes) -> bool:
-    """Whether a header of HTK's is there, by which the file ends where it does, or goes on beyond what is known of it."""
+    """Whether `content` begins with an HTK header whose length matches that of the file, or is longer than the PEEK_BYTES known of it."""
     if len(content) < _HTK.size:
         return False
     num_frames, period, frame_bytes, kind = _HTK.unpack_from(content)
@@ -120,7 +120,7 @@ def _binary_kind(content: bytes) -> str:
 
 
 def _kind_of_integers(content: bytes) -> str:
-    """The kind of an object that begins with a 32-bit count, of integers or of lists. A byte with its size precedes every number."""
+    """The kind of an object that begins with a 32-bit count, of integers or of lists. A size byte precedes every number."""
     end = _INT_BYTES * (1 + max(struct.unpack_from("<i", content, 1)[0], 0))
     if any(mark != _SIZE_OF_INT for mark in content[_INT_BYTES:end:_INT_BYTES]):
         return "a number"

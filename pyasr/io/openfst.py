@@ -1,6 +1,6 @@
 """OpenFst binary files as numpy arrays: `vector` and `const` transducers with tropical weights (arc type `standard`).
 
-An `Fst` is a struct of arrays, so that whole graphs are handled by numpy and numba without an object per arc. Nothing here needs OpenFst.
+An `Fst` is a struct of arrays, so numpy and numba process whole graphs without an object per arc. OpenFst is not required.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Fst:
     arc_offsets  int64 (num_states + 1)
     ilabels, olabels, nextstates  int32 (num_arcs); label 0 is epsilon
     weights      float32 (num_arcs), costs: negated natural logarithms
-    finals       float32 (num_states), final costs; inf where a state is not final
+    finals       float32 (num_states), final costs; inf for states that are not final
     """
 
     start: int
@@ -66,7 +66,7 @@ class Fst:
 
     @property
     def num_arcs_out(self) -> np.ndarray:
-        """int64 (num_states)."""
+        """The number of arcs that leave each state, int64 (num_states)."""
         return np.diff(self.arc_offsets)
 
     @property
@@ -79,24 +79,24 @@ class Fst:
         return Fst(**{**vars(self), **arrays})
 
     def keep_arcs(self, mask: np.ndarray) -> Fst:
-        """The same states with only the arcs where the bool array `mask` (num_arcs) holds."""
+        """The transducer with all states, and only the arcs for which the bool array `mask` (num_arcs) is true."""
         return Fst.from_arcs(self.num_states, self.start, self.sources[mask], self.ilabels[mask], self.olabels[mask],
                              self.weights[mask], self.nextstates[mask], self.finals)
 
     def add_arcs(self, sources, ilabels, olabels, weights, nextstates, finals=None) -> Fst:
-        """With these arcs after those that are there; a longer `finals` than the present one adds states."""
+        """The transducer with these arcs after the existing ones; a longer `finals` than before adds states."""
         finals = self.finals if finals is None else finals
         return Fst.from_arcs(len(finals), self.start, np.r_[self.sources, sources], np.r_[self.ilabels, ilabels],
                              np.r_[self.olabels, olabels], np.r_[self.weights, weights], np.r_[self.nextstates, nextstates], finals)
 
     def arcsort(self, side: str = "ilabel") -> Fst:
-        """Arcs of each state in the order of their `ilabel` or `olabel`; ties keep their order."""
+        """The transducer with the arcs of each state sorted by `ilabel` or `olabel`; ties keep their order."""
         order = np.lexsort((self.ilabels if side == "ilabel" else self.olabels, self.sources))
         return self.replaced(ilabels=self.ilabels[order], olabels=self.olabels[order], weights=self.weights[order],
                              nextstates=self.nextstates[order])
 
     def text(self, exact: bool = False) -> str:
-        """AT&T text form, start state first, as `fstprint` shows it; `exact`: with all digits of the costs instead of six."""
+        """The AT&T text form, start state first, as printed by `fstprint`; `exact`: with all digits of the costs instead of six."""
         digits = 9 if exact else 6
         lines = []
         for state in ([self.start] if self.start >= 0 else []) + [s for s in range(self.num_states) if s != self.start]:
@@ -127,7 +127,7 @@ class FstCursor:
         return np.frombuffer(self.data, np.uint8)[self.offset :]
 
     def error(self, what: str) -> UserError:
-        return UserError(f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; make the file anew")
+        return UserError(f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; create the file again")
 
     def take(self, size: int, what: str) -> memoryview:
         if size < 0 or self.offset + size > len(self.data):
@@ -145,23 +145,23 @@ class FstCursor:
 def read_fst(path: Path) -> Fst:
     """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), plain or compressed; symbol tables are skipped.
 
-    Raises UserError naming file and offset for anything else: not an FST, another arc type, truncated, impossible sizes or states.
+    Raises UserError with file and offset for anything else: not an FST, another arc type, truncated, invalid sizes or states.
     """
     return _read_object(FstCursor(read_content(path), Path(path)))
 
 
 def read_fst_at(cursor: FstCursor) -> Fst:
-    """The transducer at the place of a cursor in an archive; the cursor is left behind it."""
+    """The transducer at the position of a cursor in an archive; the cursor is moved to its end."""
     return _read_object(cursor, alone=False)
 
 
 def is_binary_fst(content: bytes) -> bool:
-    """Whether a file with this content begins as OpenFst's binary files do."""
+    """Whether `content` begins like a binary file of OpenFst."""
     return content.startswith(struct.pack("<i", _MAGIC))
 
 
 def parse_fst(content: bytes, path: Path) -> tuple[Fst, list[dict[int, str]]]:
-    """(transducer, {label: symbol} of its input and its output) of the content of an OpenFst binary file, {} where it has no symbol table.
+    """(transducer, [{label: symbol} of its input, of its output]) in the content of an OpenFst file; {} without a symbol table.
 
     Raises UserError as `read_fst` does.
     """
@@ -177,8 +177,8 @@ def _read_header(cursor: FstCursor) -> tuple[str, int, int, int, int, int, list[
         raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte {begin}); write it with fstcompile or pyasr")
     kind, arc_type = cursor.string("FST type"), cursor.string("arc type")
     if kind not in ("vector", "const") or arc_type != "standard":
-        told = f"at byte {begin} an FST of type '{kind}' with '{arc_type}' arcs"
-        raise UserError(f"{path}: {told}; only vector and const with standard arcs can be read")
+        found = f"at byte {begin} an FST of type '{kind}' with '{arc_type}' arcs"
+        raise UserError(f"{path}: {found}; only vector and const with standard arcs can be read")
     version, flags = cursor.value("i", "version"), cursor.value("i", "flags")
     cursor.value("Q", "properties")
     start, num_states, num_arcs = (cursor.value("q", what) for what in ("start state", "number of states", "number of arcs"))
@@ -191,7 +191,7 @@ def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
     kind, version, flags, start, num_states, num_arcs, _ = _read_header(cursor)
     if kind == "vector":
         if num_states < 0 and not alone:
-            raise cursor.error("an FST whose number of states is not told, as no archive may hold it,")
+            raise cursor.error("an FST without its number of states, which an archive does not allow,")
         fst = _read_vector(cursor, start, num_states)
     else:
         fst = _read_const(cursor, start, num_states, num_arcs, aligned=bool(flags & _IS_ALIGNED) or version == 1)
@@ -201,7 +201,7 @@ def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
 
 def _read_symbols(cursor: FstCursor) -> dict[int, str]:
     if cursor.value("i", "symbol table") != _SYMBOLS_MAGIC:
-        raise cursor.error("damaged FST: no symbol table where the header promises one")
+        raise cursor.error("damaged FST: the symbol table announced by the header is missing")
     cursor.string("symbol table")
     cursor.value("q", "symbol table")
     symbols = [(cursor.string("symbol"), cursor.value("q", "symbol")) for _ in range(cursor.value("q", "symbol table"))]
@@ -209,7 +209,7 @@ def _read_symbols(cursor: FstCursor) -> dict[int, str]:
 
 
 def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
-    """States one after the other: final cost, number of arcs (int64), arcs. A negative `num_states` means until the end of the file."""
+    """Read state after state: final cost, number of arcs (int64), arcs. A negative `num_states` means until the end of the file."""
     rest = len(cursor.data) - cursor.offset
     if num_states > rest // 12:
         raise cursor.error(f"truncated or damaged FST: {num_states} states announced")
@@ -217,7 +217,7 @@ def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
     offsets, bad = _vector_offsets(content, num_states)
     if bad >= 0 or (num_states < 0 and rest % 4):
         cursor.offset += max(bad, 0)
-        raise cursor.error(f"truncated or damaged FST: the arcs of state {len(offsets) - 1} go beyond the end of the file")
+        raise cursor.error(f"truncated or damaged FST: the arcs of state {len(offsets) - 1} extend beyond the end of the file")
     finals, columns = np.empty(len(offsets) - 1, np.float32), [np.empty(offsets[-1], np.int32) for _ in range(4)]
     _vector_fill(content, offsets, finals.view(np.int32), *columns)
     cursor.offset += 12 * len(finals) + 16 * len(columns[0])
@@ -227,7 +227,7 @@ def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
 
 @njit(cache=True, nogil=True)
 def _int32(content, at):
-    """The number in four bytes, at any address."""
+    """The little-endian int32 at any address."""
     low = np.uint32(content[at]) | np.uint32(content[at + 1]) << np.uint32(8)
     high = np.uint32(content[at + 2]) | np.uint32(content[at + 3]) << np.uint32(8)
     return np.int32(low | high << np.uint32(16))
@@ -235,7 +235,7 @@ def _int32(content, at):
 
 @njit(cache=True, nogil=True)
 def _vector_offsets(content, num_states):
-    """Arc offsets of a vector FST's body; and the byte where it breaks off, or -1."""
+    """(arc offsets of the body of a vector FST, byte at which the body is truncated or -1)"""
     capacity = num_states if num_states >= 0 else len(content) // 12
     offsets = np.zeros(capacity + 1, np.int64)
     at, size = 0, len(content) // 4 * 4
@@ -255,7 +255,7 @@ def _vector_offsets(content, num_states):
 
 @njit(cache=True, nogil=True)
 def _vector_fill(content, offsets, finals, ilabels, olabels, weights, nextstates):
-    """Fill the last five, those of costs as int32."""
+    """Fill the last five arrays; costs are copied as int32."""
     at = 0
     for state in range(len(offsets) - 1):
         finals[state] = _int32(content, at)
@@ -267,7 +267,7 @@ def _vector_fill(content, offsets, finals, ilabels, olabels, weights, nextstates
 
 
 def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, aligned: bool) -> Fst:
-    """A table of all states, then one of all arcs."""
+    """Read a table of all states, then a table of all arcs."""
     def table(dtype, count, what):
         if aligned:
             cursor.take(-cursor.offset % _ALIGNMENT, "padding")
@@ -284,14 +284,14 @@ def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, a
 
 
 def _check_states(fst: Fst, path: Path) -> None:
-    """All state numbers in range, no label below 0, which compiled loops would look up, and no weight that is not a number."""
+    """Raise UserError for state numbers out of range, labels below 0, which compiled loops use as indices, and weights that are NaN."""
     wrong = fst.num_arcs and (fst.nextstates.min() < 0 or fst.nextstates.max() >= fst.num_states)
     if wrong or not -1 <= fst.start < fst.num_states:
-        raise UserError(f"{path}: damaged FST: a state number beyond its {fst.num_states} states; make the file anew")
+        raise UserError(f"{path}: damaged FST: a state number beyond its {fst.num_states} states; create the file again")
     if min(fst.ilabels.min(initial=0), fst.olabels.min(initial=0)) < 0:
-        raise UserError(f"{path}: damaged FST: a label below 0; make the file anew")
+        raise UserError(f"{path}: damaged FST: a label below 0; create the file again")
     if np.isnan(fst.weights).any() or np.isnan(fst.finals).any():
-        raise UserError(f"{path}: damaged FST: a weight is not a number; make the file anew")
+        raise UserError(f"{path}: damaged FST: a weight is not a number; create the file again")
 
 
 def write_fst(path: Path, fst: Fst, kind: str = "vector") -> None:
@@ -320,7 +320,7 @@ def _arc_table(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> list[np.ndarray]:
-    """Per state 3 words (final cost, number of arcs as int64) and 4 for each arc, laid out by index arithmetic."""
+    """The body: for each state 3 words (final cost, number of arcs as int64) and 4 words per arc, placed by index arithmetic."""
     counts = fst.num_arcs_out
     words = np.empty(3 * fst.num_states + 4 * fst.num_arcs, np.int32)
     heads = 3 * np.arange(fst.num_states) + 4 * fst.arc_offsets[:-1]

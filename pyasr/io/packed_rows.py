@@ -1,10 +1,10 @@
-"""Files of many short texts, such as the names of millions of utterances, of which a process reads only some.
+"""Files of many short texts, such as the names of millions of utterances, for processes that read only some of them.
 
     save_rows(path, ["a-01", "a-02", "b-01"])
     list(read_rows(path, np.array([0, 2])))       # ["a-01", "b-01"]
 
-PATH has the rows in UTF-8, one after the other; PATH.ends, int64, says where each of them ends. A row takes its bytes and 8 more, on disk
-and in memory; it becomes a string whenever it is asked for. `save_numbers` and `read_numbers` do the same with rows of integers.
+PATH has the rows in UTF-8, one after the other; PATH.ends, int64, has the end of each row. A row takes 8 bytes in addition to its own, on
+disk and in memory; it is converted to a string at access. `save_numbers` and `read_numbers` do the same for rows of integers.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class PackedRows(Sequence):
 
 
 class GrowingRows(PackedRows):
-    """Rows in memory, to which rows are added."""
+    """Rows in memory, to which rows can be appended."""
 
     def __init__(self):
         super().__init__(bytearray(), array("q"))
 
     def append(self, row: str) -> None:
-        """Add one at the end."""
+        """Append a row."""
         self._content += row.encode()
         self._ends.append(len(self._content))
 
 
 class StoredRows(Sequence):
-    """The rows of a file, which are read whenever they are asked for; equal to any sequence of the same strings."""
+    """The rows of a file, which are read at each access; equal to any sequence of the same strings."""
 
     def __init__(self, path: Path):
         self.path, self._num_rows = Path(path), num_rows(path)
@@ -72,12 +72,12 @@ class StoredRows(Sequence):
     __hash__ = None
 
     def take(self, numbers: np.ndarray) -> list[str]:
-        """The rows `numbers`, which ascend."""
+        """The rows with the ascending `numbers`."""
         return list(read_rows(self.path, numbers))
 
 
 def save_rows(path: Path, rows: Iterable[str]) -> None:
-    """Write texts, atomically; PATH comes last."""
+    """Write texts atomically; PATH appears after PATH.ends."""
     rows, end = iter(rows), 0
     with atomic_write(path, "wb") as text, atomic_write(_ends_of(path), "wb") as ends:
         while block := [row.encode() for row in itertools.islice(rows, _BLOCK)]:
@@ -94,7 +94,7 @@ def num_rows(path: Path) -> int:
 
 
 def read_rows(path: Path, numbers: np.ndarray) -> PackedRows:
-    """The rows `numbers`, int64 (n,), which ascend. Memory holds these and a block. Raises UserError for a damaged file."""
+    """The rows with the ascending `numbers`, int64 (n,). These rows and one block are in memory. Raises UserError for a damaged file."""
     parts, lengths = [], [np.zeros(0, np.int64)]
     with readable(path), open(path, "rb") as text, open(_ends_of(path), "rb") as ends:
         for block in np.unique(numbers // _BLOCK).tolist():
@@ -106,7 +106,8 @@ def read_rows(path: Path, numbers: np.ndarray) -> PackedRows:
 
 
 def read_numbers(path: Path, numbers: np.ndarray, num_columns: int) -> np.ndarray:
-    """The rows `numbers`, which ascend, of a file of int32 with so many columns, (n, num_columns). Memory holds these and a block."""
+    """The rows with the ascending `numbers` of a file of int32 with `num_columns` columns, (n, num_columns). These rows and one block are
+    in memory."""
     parts = [np.zeros((0, num_columns), np.int32)]
     with readable(path), open(path, "rb") as file:
         for block in np.unique(numbers // _BLOCK).tolist():
@@ -118,7 +119,7 @@ def read_numbers(path: Path, numbers: np.ndarray, num_columns: int) -> np.ndarra
 
 
 def save_numbers(path: Path, rows: Iterable[Sequence[int]], num_columns: int) -> None:
-    """Write rows of so many integers for `read_numbers`, atomically."""
+    """Write rows of `num_columns` integers for `read_numbers`, atomically."""
     rows = iter(rows)
     with atomic_write(path, "wb") as file:
         while block := list(itertools.islice(rows, _BLOCK)):
@@ -126,12 +127,12 @@ def save_numbers(path: Path, rows: Iterable[Sequence[int]], num_columns: int) ->
 
 
 def _of_block(text, ends, block: int, within: np.ndarray, path: Path) -> list[bytes]:
-    """Rows `within` one block of a file."""
+    """The rows with the numbers `within` one block of a file."""
     ends.seek(8 * max(block * _BLOCK - 1, 0))
     borders = np.frombuffer(ends.read(8 * (_BLOCK + bool(block))), np.int64)
     borders = borders if block else np.concatenate([[0], borders])
     if within[-1] + 1 >= len(borders):
-        raise UserError(f"{path}: it has no row {block * _BLOCK + within[-1]}; run the same command again")
+        raise UserError(f"{path}: row {block * _BLOCK + within[-1]} is missing; run the same command again")
     text.seek(borders[0])
     content = text.read(int(borders[within[-1] + 1] - borders[0]))
     begins, stops = (borders[within + more] - borders[0] for more in (0, 1))

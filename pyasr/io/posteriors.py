@@ -1,7 +1,7 @@
-"""Archives of posteriors, one for each utterance: Kaldi's `post.*.gz` (binary or text, plain or compressed).
+"""Archives of posteriors, one per utterance: Kaldi's `post.*.gz` (binary or text, plain or compressed).
 
-An entry is `KEY␣`, then in binary `\\0B` and the number of frames, for each frame the number of its pairs, for each pair an integer
-(transition-id, pdf or phone) and its weight; every number after one byte with its size. In text each frame is `[ ID WEIGHT ID WEIGHT ] `.
+An entry is `KEY␣`, followed in binary by `\\0B`, the number of frames, for each frame the number of its pairs, and for each pair an integer
+(transition-id, pdf or phone) and its weight; a size byte precedes every number. In text each frame is `[ ID WEIGHT ID WEIGHT ] `.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COUNT_BYTES, _PAIR_BYTES = 5, 10
 
 @dataclass(frozen=True)
 class Posteriors:
-    """Weighted ids of the frames of an utterance; those of frame t are `offsets[t]:offsets[t + 1]`.
+    """Weighted ids of the frames of an utterance; the pairs of frame t are `offsets[t]:offsets[t + 1]`.
 
     offsets  int64 (num_frames + 1)
     ids      int32 (num_pairs)
@@ -43,14 +43,14 @@ class Posteriors:
 
     @staticmethod
     def of(frames: list[list[tuple[int, float]]]) -> Posteriors:
-        """From a list of (id, weight) for each frame."""
+        """Posteriors from a list of (id, weight) for each frame."""
         pairs = [pair for frame in frames for pair in frame]
         offsets = np.cumsum([0, *(len(frame) for frame in frames)]).astype(np.int64)
         return Posteriors(offsets, np.array([i for i, _ in pairs], np.int32), np.array([w for _, w in pairs], np.float32))
 
     @staticmethod
     def of_alignment(ids: np.ndarray) -> Posteriors:
-        """One id a frame with weight 1 (ali-to-post)."""
+        """Posteriors with one id per frame and weight 1 (ali-to-post)."""
         ids = np.asarray(ids, np.int32)
         return Posteriors(np.arange(len(ids) + 1), ids, np.ones(len(ids), np.float32))
 
@@ -61,7 +61,7 @@ class Posteriors:
 
 
 def read_posteriors(path: Path) -> dict[str, Posteriors]:
-    """{key: posteriors} in the file's order. Raises UserError naming file and byte when it is missing, truncated or something else."""
+    """{key: posteriors} in the order of the file. Raises UserError with file and byte if it is missing, truncated or something else."""
     data = read_content(Path(path))
     found: dict[str, Posteriors] = {}
     position = 0
@@ -79,7 +79,7 @@ def read_posteriors(path: Path) -> dict[str, Posteriors]:
 
 
 def write_posteriors(path: Path, posteriors: dict[str, Posteriors], binary: bool = True) -> None:
-    """Write {key: posteriors} atomically; gzipped when the name ends in `.gz`."""
+    """Write {key: posteriors} atomically; gzipped if the name ends in `.gz`."""
     entry = _binary_entry if binary else _text_entry
     with atomic_write(path, "wb") as f:
         write_content(f, path, b"".join(key.encode() + b" " + entry(value) for key, value in posteriors.items()))
@@ -89,20 +89,20 @@ def _read_binary(data: bytes, begin: int, path: Path, key: str) -> tuple[Posteri
     raw = np.frombuffer(data, np.uint8)
     offsets, position = _walk(raw, begin + 2)
     if len(offsets) == 0:
-        raise damaged(path, position, _KIND, f"the frames of {key} are not whole there")
+        raise damaged(path, position, _KIND, f"the frames of {key} are incomplete")
     num_pairs = np.diff(offsets)
     first_bytes = begin + 2 + _COUNT_BYTES * (2 + np.arange(len(num_pairs))) + _PAIR_BYTES * offsets[:-1]
     starts = np.repeat(first_bytes - _PAIR_BYTES * offsets[:-1], num_pairs) + _PAIR_BYTES * np.arange(offsets[-1])
     pairs = raw[starts[:, None] + np.arange(_PAIR_BYTES)].reshape(-1).view(_PAIR)
     wrong = np.flatnonzero((pairs["id_size"] != 4) | (pairs["weight_size"] != 4))
     if len(wrong):
-        raise damaged(path, int(starts[wrong[0]]), _KIND, f"{key} has something else than an int32 and a float")
+        raise damaged(path, int(starts[wrong[0]]), _KIND, f"{key} has a pair that is not an int32 and a float")
     return Posteriors(offsets, pairs["id"].astype(np.int32), pairs["weight"].astype(np.float32)), position
 
 
 @njit(nogil=True, cache=True)
 def _walk(raw, position):
-    """(offsets of the frames' pairs, the byte after the entry); no offsets, and the byte, where the entry breaks off."""
+    """(offsets of the pairs of the frames, the byte after the entry); if the entry is truncated, no offsets, and the byte of the error."""
     num_frames = _count(raw, position)
     if num_frames < 0 or num_frames > (len(raw) - position) // 5:
         return np.zeros(0, np.int64), position
@@ -119,7 +119,7 @@ def _walk(raw, position):
 
 @njit(inline="always")
 def _count(raw, position):
-    """The int32 after its size byte; -1 where there is none."""
+    """The int32 after its size byte; -1 if there is no such number."""
     if position + 5 > len(raw) or raw[position] != 4 or raw[position + 4] > 127:
         return -1
     return raw[position + 1] + (raw[position + 2] << 8) + (raw[position + 3] << 16) + (np.int64(raw[position + 4]) << 24)
@@ -135,7 +135,7 @@ def _read_text(data: bytes, begin: int, path: Path, key: str) -> tuple[Posterior
         words = [frame.split()[1:] for frame in frames]
         return Posteriors.of([[(int(i), float(w)) for i, w in zip(row[::2], row[1::2], strict=True)] for row in words]), end + 1
     except (ValueError, OverflowError):
-        raise damaged(path, begin, _KIND, f"{key} has something else than '[ ID WEIGHT ... ]' for each frame") from None
+        raise damaged(path, begin, _KIND, f"{key} is not '[ ID WEIGHT ... ]' for each frame") from None
 
 
 def _binary_entry(value: Posteriors) -> bytes:
@@ -153,7 +153,7 @@ def _binary_entry(value: Posteriors) -> bytes:
 
 
 def _sized(counts: np.ndarray) -> np.ndarray:
-    """uint8 (n, 5): int32 numbers, each after its size byte."""
+    """The numbers as int32, each after its size byte: uint8 (n, 5)."""
     table = np.empty(len(counts), np.dtype([("size", "i1"), ("value", "<i4")]))
     table["size"], table["value"] = 4, counts
     return table.view(np.uint8).reshape(-1, _COUNT_BYTES)

@@ -1,10 +1,10 @@
-"""Text tables in little more memory than their files take.
+"""Text tables in little more memory than the size of their files.
 
-    table = Table.read("data/train/text")           # a Mapping {key: rest of the line}, in the file's order
+    table = Table.read("data/train/text")           # a Mapping {key: rest of the line}, in the order of the file
     longer = Table.of((f"x-{key}", value) for key, value in table.items())
 
-A table of millions of lines is one byte string and the place of each line in it; a value becomes a Python string when it is asked for.
-A key is looked up by bisection, and in no time where it follows the one that was looked up before.
+A table of millions of lines is one byte string and the offset of each line in it; a value is converted to a string at access. A key is
+found by bisection, or without a search if it follows the previously found one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
-_MOST_WIDTH = 64  # bytes of keys that are sorted as an array
+_MOST_WIDTH = 64  # maximum length in bytes of keys that are sorted as an array
 _BLANKS_TO_LOOK_AT = (b"\t", b"  ", b" \n", b"\n ", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x1f")
 _OTHER_BLANKS = tuple(blank.encode() for blank in "\x85\xa0\u1680\u205f\u3000")
 _GENERAL_BLANK = re.compile(b"\xe2\x80[\x80-\x8a\xa8\xa9\xaf]")  # U+2000 to U+200A, U+2028, U+2029, U+202F
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def split_line(line: str) -> tuple[str, str]:
-    """(key, value) of a line: its first word, and what follows it, without blanks around; '' where there is none."""
+    """(key, value) of a line: its first word and the rest, without surrounding blanks; '' if missing."""
     if "\t" in line:
         words = line.split(maxsplit=1)
         return (words[0] if words else ""), (words[1].strip() if len(words) > 1 else "")
@@ -45,17 +45,17 @@ def split_line(line: str) -> tuple[str, str]:
 
 
 class Paired(Mapping[str, T]):
-    """A Mapping that is gone through by `pairs()`, its (key, value) pairs, one after the other."""
+    """A Mapping that is iterated by the method `pairs()`, which returns an iterator over (key, value) pairs."""
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, _ in self.pairs())
 
     def items(self) -> ItemsView[str, T]:
-        """(key, value) pairs in the table's order."""
+        """The (key, value) pairs in the order of the table."""
         return _Items(self)
 
     def values(self) -> ValuesView[T]:
-        """In the table's order."""
+        """The values in the order of the table."""
         return _Values(self)
 
     def __or__(self, others: Mapping[str, T]) -> dict[str, T]:
@@ -66,19 +66,19 @@ class Paired(Mapping[str, T]):
 
 
 class Table(Paired[str]):
-    """{key: value} of a text table, in its order. `lines` are UTF-8, `KEY VALUE` or `KEY` with a line break each, without other blanks at
-    their ends; of several with one key the last counts.
+    """{key: value} of a text table, in its order. `lines` are UTF-8 lines `KEY VALUE` or `KEY`, each with a line break and without other
+    blanks at its ends; of several lines with the same key the last one is valid.
     """
 
     def __init__(self, lines: bytes):
         self.content, self._begins, self._next = lines, _begins_of(lines), 0
-        self._last: tuple[str | None, int | None] = None, None  # the key that was looked up, and its line
+        self._last: tuple[str | None, int | None] = None, None  # the last key searched for, and its line
 
     @classmethod
     def read(cls, path: Path) -> Table:
         """The table in a file, plain or compressed.
 
-        Raises UserError with file and line for an empty line, a duplicated key, what is not UTF-8, or a file that is not there.
+        Raises UserError with file and line for an empty line, a duplicate key, text that is not UTF-8, or a missing file.
         """
         table = cls(_plain(_utf8(read_content(path), path)))
         if table._order is not None:
@@ -97,7 +97,7 @@ class Table(Paired[str]):
 
     @cached_property
     def _order(self) -> array | None:
-        """Numbers of the lines in the order of their keys; None where they stand in it."""
+        """Numbers of the lines in C order of their keys; None if the lines are in this order."""
         return None if self.is_in_order else self._sorted()
 
     def __len__(self) -> int:
@@ -113,17 +113,17 @@ class Table(Paired[str]):
         return self._line(number).partition(b" ")[2].decode()
 
     def without_doubled(self) -> Table:
-        """The same with one line of each key: the place of the first, the value of the last."""
+        """The table with one line per key: at the position of the first line, with the value of the last."""
         return Table.of(dict(self.items()).items()) if self._order is not None and self._has_doubled() else self
 
     def where(self, wanted: Iterable[bool]) -> Table:
-        """The lines for which `wanted`, one truth value a line, is true."""
+        """The lines for which `wanted`, one bool per line, is true."""
         joined = BytesIO()
         joined.writelines(compress(self.byte_lines(), wanted))
         return Table(joined.getvalue())
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """(key, value), one after the other."""
+        """All (key, value) pairs."""
         for lines in self._blocks():
             for line in lines.decode().split("\n"):
                 key, _, value = line.partition(" ")
@@ -138,14 +138,14 @@ class Table(Paired[str]):
         return len(self) == len(other) and all(map(eq, self._key_blocks(), other._key_blocks()))
 
     def sorted_pairs(self) -> Iterator[tuple[str, str]]:
-        """(key, value) in C order."""
+        """All (key, value) pairs in C order."""
         if self._order is None:
             return self.pairs()
         lines = (self._line(number).decode().partition(" ") for number in self._order)
         return ((key, value) for key, _, value in lines)
 
     def sorted_lines(self) -> Iterator[bytes]:
-        """Parts of the file that holds the table in C order, whole lines each."""
+        """The content of a file with the table in C order, in parts of whole lines."""
         if self._order is None:
             yield self.content
         else:
@@ -158,7 +158,7 @@ class Table(Paired[str]):
 
     @cached_property
     def is_in_order(self) -> bool:
-        """Whether its lines are in C order: each key is greater than the one before it, and none is empty."""
+        """Whether the lines are in C order: each key is greater than its predecessor, and no key is empty."""
         before = b""
         for keys in self._key_blocks():
             if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
@@ -177,11 +177,11 @@ class Table(Paired[str]):
 
     @property
     def is_plain(self) -> bool:
-        """Whether no key can hold a blank of any kind."""
+        """Whether certainly no key contains a blank of any kind."""
         return not any(map(_may_have_blanks, self._blocks()))
 
     def _blocks(self) -> Iterator[bytes]:
-        """The lines in blocks of many, the last line break of each left out."""
+        """The lines in blocks of many lines, each without its last line break."""
         for first in range(0, len(self), _BLOCK_LINES):
             last = min(first + _BLOCK_LINES, len(self))
             yield self.content[self._begins[first] : self._begins[last] - 1]
@@ -200,7 +200,7 @@ class Table(Paired[str]):
         return self.content[self._begins[number] : self._begins[number + 1] - 1].partition(b" ")[0]
 
     def line_of(self, key: str) -> int | None:
-        """The number of the line with this key, from 0; None where there is none."""
+        """The number of the line with this key, from 0; None if there is no such line."""
         if key != self._last[0]:
             at, at_hand = self._place(wanted := key.encode("utf-8", "surrogatepass"))
             is_there = at_hand == wanted
@@ -208,18 +208,18 @@ class Table(Paired[str]):
         return self._last[1]
 
     def _place(self, wanted: bytes) -> tuple[int, bytes | None]:
-        """As `_bisect`, without a search where the key is, or would be, behind the one that was looked up before."""
+        """As `_bisect`, without a search if the key is, or would be, directly after the previous key searched for."""
         at = self._next
         at_hand = self._key(at) if at < len(self) else None
         is_here = at_hand == wanted or self._order is None and self._is_gap(wanted, at, at_hand)
         return (at, at_hand) if is_here else self._bisect(wanted)
 
     def _is_gap(self, wanted: bytes, at: int, at_hand: bytes | None) -> bool:
-        """Whether a key would come before line `at`, which has the key `at_hand`, and after the one before it, in a table in C order."""
+        """Whether a key is between those of lines `at - 1` and `at`; the latter is `at_hand`. The table must be in C order."""
         return (at_hand is None or wanted < at_hand) and (at == 0 or self._key(at - 1) < wanted)
 
     def _bisect(self, wanted: bytes) -> tuple[int, bytes | None]:
-        """(line, its key) of the first key in C order that is not smaller; (number of lines, None) where all are."""
+        """(line, its key) of the first key in C order that is not smaller; (number of lines, None) if all keys are smaller."""
         low, high, order = 0, len(self), self._order
         while low < high:
             middle = (low + high) // 2
@@ -228,9 +228,9 @@ class Table(Paired[str]):
         return at, self._key(at) if at < len(self) else None
 
     def _sorted(self) -> array:
-        """Numbers of the lines in the order of their keys."""
+        """Numbers of the lines in C order of their keys."""
         width = max(len(key) for keys in self._key_blocks() for key in keys)
-        if width > _MOST_WIDTH or b"\0" in self.content:  # which numpy would pad too far, or would not tell from its padding
+        if width > _MOST_WIDTH or b"\0" in self.content:  # numpy would use too much padding, or not distinguish it from keys
             keys = list(chain.from_iterable(self._key_blocks()))
             return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
         keys = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])
@@ -242,37 +242,37 @@ class Table(Paired[str]):
         return any(key == following for key, following in pairwise(keys))
 
     def _check_lines(self, path: Path) -> None:
-        """Raise UserError, with its number, for the first empty line or second one of a key."""
+        """Raise UserError with the line number for the first empty line or duplicate key."""
         before, faults = None, []
         for number in self._order:
             key = self._key(number)
             if not key:
                 faults.append((number, "empty line; remove it"))
             elif key == before:
-                faults.append((number, f"'{key.decode()}' stands here a second time; keep one of the two lines"))
+                faults.append((number, f"duplicate key '{key.decode()}'; keep one of the two lines"))
             before = key
         if faults:
-            number, told = min(faults)
-            raise UserError(f"{path}:{number + 1}: {told}")
+            number, fault = min(faults)
+            raise UserError(f"{path}:{number + 1}: {fault}")
 
 
 class TableBuilder:
-    """A table that grows by a line at a time."""
+    """Builds a table line by line."""
 
     def __init__(self):
         self._lines = BytesIO()
 
     def add(self, key: str, value: object = "") -> None:
-        """Add a line; of several with one key the last counts."""
+        """Add a line; of several lines with the same key the last one is valid."""
         self._lines.write(_line((key, value)).encode())
 
     def table(self) -> Table:
-        """That of the lines so far."""
+        """The table of the lines added so far."""
         return Table(self._lines.getvalue()).without_doubled()
 
 
 class Lines(Sequence[str]):
-    """The lines of a UTF-8 text, each of them a string when it is asked for; `part`: what is taken of each."""
+    """The lines of a UTF-8 text, converted to strings at access; the function `part` is applied to each line."""
 
     def __init__(self, content: bytes, part: Callable[[str], str] = str):
         self._content, self._begins, self._part = content, _begins_of(content), part
@@ -280,7 +280,7 @@ class Lines(Sequence[str]):
             self._begins.append(len(content) + 1)
 
     def parts(self, part: Callable[[str], str]) -> Lines:
-        """What the function `part` takes of each of these lines."""
+        """The same lines with the function `part` applied to each."""
         lines = copy(self)
         lines._part = part
         return lines
@@ -298,7 +298,7 @@ class Lines(Sequence[str]):
 
 
 def key_blocks(keys: Iterable[str]) -> list[str]:
-    """The keys in strings with line breaks between them, as many in each as `Table.line_blocks` gives lines at a time."""
+    """The keys in strings, separated by line breaks, with as many keys in each as `Table.line_blocks` has lines in a block."""
     keys, blocks = iter(keys), list[str]()
     while some := "\n".join(islice(keys, _BLOCK_LINES)):
         blocks.append(some)
@@ -306,7 +306,7 @@ def key_blocks(keys: Iterable[str]) -> list[str]:
 
 
 def plain_table(content: bytes) -> Table | None:
-    """The table in the bytes of a file whose lines are as `write_table` writes them, in whatever order; None where they are not."""
+    """The table in the bytes of a file, if its lines have the form that `write_table` writes, in any order; None otherwise."""
     if not content.endswith(b"\n") or content.startswith(codecs.BOM_UTF8) or any(map(_may_have_blanks, _blocks_of(content))):
         return None
     try:
@@ -328,7 +328,7 @@ class _Values(ValuesView):
 
 
 class Parsed(Paired[T]):
-    """A table whose values are what `parse` makes of those of another when they are asked for."""
+    """A table whose values are those of another table, converted by `parse` at access."""
 
     def __init__(self, table: Mapping[str, str], parse: Callable[[str], T]):
         self.table, self._parse = table, parse
@@ -346,12 +346,12 @@ class Parsed(Paired[T]):
         return self._parse(self.table[key])
 
     def pairs(self) -> Iterator[tuple[str, T]]:
-        """(key, parsed value), one after the other."""
+        """All (key, parsed value) pairs."""
         return ((key, self._parse(value)) for key, value in self.table.items())
 
 
 def _begins_of(lines: bytes) -> array:
-    """Where each line begins, and the end of the last one."""
+    """The begin of each line, and the end of the last one."""
     begins, content = array("I" if len(lines) < 1 << 32 else "Q", [0]), np.frombuffer(lines, np.uint8)
     for place in range(0, len(lines), _BLOCK_BYTES):
         ends = np.flatnonzero(content[place : place + _BLOCK_BYTES] == ord("\n"))
@@ -360,12 +360,12 @@ def _begins_of(lines: bytes) -> array:
 
 
 class NotInOrder(Exception):
-    """The keys of a table do not ascend."""
+    """The keys of a table are not ascending."""
 
 
 def lines_in_order(pairs: Iterable[tuple[str, object]]) -> Iterator[bytes]:
-    """Parts of the file that holds these (key, value) pairs, whole lines each. Raises NotInOrder where a key is not greater than the one
-    before it."""
+    """The content of a file with these (key, value) pairs, in parts of whole lines. Raises NotInOrder if a key is not greater than its
+    predecessor."""
     pairs, before = iter(pairs), ""
     while some := list(islice(pairs, _BLOCK_LINES)):
         keys = [key for key, _ in some]
@@ -376,7 +376,7 @@ def lines_in_order(pairs: Iterable[tuple[str, object]]) -> Iterator[bytes]:
 
 
 def _line(item: tuple[str, object]) -> str:
-    """Of a table, with its line break."""
+    """The line of a (key, value) pair, with its line break."""
     key, value = item
     return f"{key} {value}".rstrip() + "\n"
 
@@ -398,7 +398,7 @@ def _blocks_of(content: bytes) -> Iterator[bytes]:
 
 
 def _utf8(content: bytes, path: Path) -> bytes:
-    """The same. Raises UserError as `text_of` where it is not UTF-8."""
+    """`content`. Raises UserError as `text_of` if it is not UTF-8."""
     try:
         for block in _blocks_of(content) if not content.isascii() else ():
             block.decode()
@@ -408,7 +408,7 @@ def _utf8(content: bytes, path: Path) -> bytes:
 
 
 def _plain(content: bytes) -> bytes:
-    """The lines of a table as `Table` has them: the same bytes where they are so already."""
+    """The lines of a table in the form that `Table` requires; `content` itself if it has this form."""
     if content and not content.endswith(b"\n"):
         content += b"\n"
     if not any(map(_may_have_blanks, _blocks_of(content))):
@@ -417,7 +417,7 @@ def _plain(content: bytes) -> bytes:
 
 
 def _may_have_blanks(block: bytes) -> bool:
-    """Whether lines may have other blanks than a space behind the key and between words."""
+    """Whether lines may have blanks other than single spaces after the key and between words."""
     if block.startswith(b" ") or any(blank in block for blank in _BLANKS_TO_LOOK_AT):
         return True
     return not block.isascii() and (any(blank in block for blank in _OTHER_BLANKS) or bool(_GENERAL_BLANK.search(block)))

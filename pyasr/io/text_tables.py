@@ -1,4 +1,4 @@
-"""Kaldi's text tables: one entry a line, the first word is the key, the rest of the line its value."""
+"""Kaldi's text tables: one entry per line; the first word is the key, the rest of the line is the value."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MOST_NUMBER = 1e12
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, plain or compressed. Raises UserError when it is not there or not text."""
+    """The lines of a UTF-8 text file, plain or compressed. Raises UserError if it is missing or not text."""
     text = text_of(read_content(path), path)
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_table(path: Path) -> dict[str, str]:
-    """{key: rest of the line}, in the file's order; the rest is '' where there is none.
+    """{key: rest of the line}, in the order of the file; the rest may be ''.
 
-    Raises UserError as `Table.read`, which holds a table of millions of lines in a fifth of the memory.
+    Raises UserError as `Table.read`, which takes a fifth of the memory for a table of millions of lines.
     """
     return dict(Table.read(path).items())
 
@@ -37,10 +37,10 @@ def read_utt2spk(path: Path) -> dict[str, str]:
 
 
 def utt2spk_table(path: Path) -> Table:
-    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns, and where there is none."""
+    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns, and for an empty file."""
     table = Table.read(path)
     if not table:
-        raise UserError(f"{path}: no utterances; make the directory again")
+        raise UserError(f"{path}: no utterances; create the directory again")
     for number, (utterance, speaker) in enumerate(table.items(), 1):
         if not speaker or " " in speaker or len(speaker.split()) != 1:
             found = f"{1 + len(speaker.split())} column(s), expected 'UTTERANCE SPEAKER'"
@@ -49,12 +49,12 @@ def utt2spk_table(path: Path) -> Table:
 
 
 def read_numbers(path: Path, kind: type = float) -> dict[str, float]:
-    """{key: positive number}, of the type `kind`. Raises UserError as `number_table`."""
+    """{key: positive number of type `kind`}. Raises UserError as `number_table`."""
     return dict(number_table(path, kind).items())
 
 
 def number_table(path: Path, kind: type = float) -> Parsed[float]:
-    """{key: positive number}, of the type `kind`. Raises UserError with file and line for anything else."""
+    """{key: positive number of type `kind`}. Raises UserError with file and line for anything else."""
     table = Table.read(path)
     for number, (key, value) in enumerate(table.items(), 1):
         if not _is_positive(value, kind):
@@ -71,10 +71,10 @@ def _is_positive(text: str, kind: type) -> bool:
 
 
 def write_table(path: Path, table: Mapping[str, object]) -> None:
-    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically. Of a table whose lines come
-    in that order, some thousands are in memory at a time.
+    """Write `key value` lines in C order (of Unicode code points, which is the byte order of UTF-8), atomically. If the lines of the table
+    are in this order, only some thousands are in memory at a time.
 
-    Raises UserError for what no table can hold: a key that is not one word, and line breaks.
+    Raises UserError for entries that cannot be written: a key that is not one word, and line breaks.
     """
     if isinstance(table, Table) and table.is_plain:
         return _write(path, table.sorted_lines())
@@ -90,10 +90,10 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def _writable(path: Path, items: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
-    """The same pairs. Raises UserError, naming the file they are to be written to, for one that no line can hold."""
+    """The same pairs. Raises UserError with the file `path` for a pair that cannot be written as a line."""
     for key, value in items:
         if [key] != key.split() or "\n" in str(value):
-            raise UserError(f"{path}: '{key} {value}' cannot stand in a table, a word and the rest of one line; rename it")
+            raise UserError(f"{path}: '{key} {value}' cannot be a line of a table, which is one word and the rest of the line; rename it")
         yield key, value
 
 

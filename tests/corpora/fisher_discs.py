@@ -143,7 +143,7 @@ def _add_faults(number: int, call: Call, left_out: Counter) -> float:
     elif number == 5852:
         call.write(9.0, 8.5, 0, "call me")
         call.lines.append(call.lines[0])
-        left_out.update({"not end after its begin": 1, "a second time": 1})
+        left_out.update({"end is not after its begin": 1, "a second time": 1})
     elif number == 5853:
         call.write(0.5, 31.0, 0, "a long line")
         left_out["longer than 30 s"] += 1

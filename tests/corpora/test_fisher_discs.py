@@ -157,7 +157,7 @@ def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
     assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in told
     assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", told)
     assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", told)
-    assert re.search(rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples are there", told)
+    assert re.search(rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples found", told)
 
 
 def test_names_of_utterances():

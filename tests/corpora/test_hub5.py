@@ -182,7 +182,7 @@ def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsy
         stm.write("sw_45097 1 inter_segment_gap 9 8 <O,SW,M,STANDARD>\nsw_45097 1 sw_45097_A 3.00 3.00 <O,SW,M,STANDARD>\n")
     data = prepare("rt03", tmp_path, rt03=discs)
     assert data.text == rt03.texts and "sw_45097 A sw_45097_A 3.00 3.00 <O,SW,M,STANDARD>\n" in (data.path / "stm").read_text()
-    assert "1 segments left out: it does not end after its begin: sw_45097-A_000300-000300" in capsys.readouterr().out
+    assert "1 segments left out: its end is not after its begin: sw_45097-A_000300-000300" in capsys.readouterr().out
 
 
 def test_references_without_segments_and_lists_of_segments(tmp_path):

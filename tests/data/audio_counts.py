@@ -1,4 +1,4 @@
-"""Audio files of all forms whose headers are written by hand to tell another number of samples than there are."""
+"""Audio files of all formats with modified headers that count another number of samples than the file has."""
 
 import io
 import re
@@ -12,12 +12,12 @@ NUM_SAMPLES, RATE = 8000, 8000
 
 
 def samples(num_channels: int = 1, num: int = NUM_SAMPLES) -> np.ndarray:
-    """int16 (num, num_channels)"""
+    """Random samples, int16 (num, num_channels)."""
     return np.random.default_rng(0).integers(-3000, 3000, (num, num_channels)).astype(np.int16)
 
 
 def encoded(form: str, values: np.ndarray) -> bytes:
-    """A file as libsndfile writes it."""
+    """A file written by libsndfile."""
     file = io.BytesIO()
     coding = "MPEG_LAYER_III" if form == "MP3" else "PCM_16"
     soundfile.write(file, values, RATE, coding, "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form)
@@ -49,7 +49,7 @@ def counted(form: str, content: bytes, num_bytes: int) -> bytes:
 
 
 def of_flac(content: bytes, num_samples: int) -> bytes:
-    """A FLAC file with so many samples in its header (RFC 9639, 8.2)."""
+    """A FLAC file with the given number of samples in its header (RFC 9639, 8.2)."""
     told = int.from_bytes(content[18:26], "big") >> 36 << 36 | num_samples
     return content[:18] + told.to_bytes(8, "big") + content[26:]
 
@@ -60,7 +60,7 @@ def without_xing(content: bytes) -> bytes:
 
 
 def chunk(form: str, name: bytes, body: bytes) -> bytes:
-    """A chunk that may follow the audio in files of a form; nothing where the form has no chunks."""
+    """A chunk that may follow the audio in files of this format; b"" if the format has no chunks."""
     if form == "W64":
         return (name + bytes(12) + struct.pack("<q", len(body) + 24) + body).ljust(24 + len(body) + -len(body) % 8, b"\0")
     kind = {"WAV": "<4sI", "RF64": "<4sI", "RIFX": ">4sI", "AIFF": ">4sI", "CAF": ">4sq"}.get(form)

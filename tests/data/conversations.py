@@ -14,7 +14,7 @@ CALLS = ("sw02001", "sw02005", "sw02010")
 
 
 def sides(call: str) -> np.ndarray:
-    """int16 (NUM_SAMPLES, 2)"""
+    """The samples of both channels of a call, int16 (NUM_SAMPLES, 2)."""
     rng = np.random.default_rng(CALLS.index(call))
     return np.round(1000 * rng.standard_normal((NUM_SAMPLES, 2))).astype(np.int16)
 

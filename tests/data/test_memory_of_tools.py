@@ -1,4 +1,4 @@
-"""Memory that tools on data directories take for each utterance."""
+"""Memory per utterance of tools on data directories."""
 
 import json
 import random
@@ -18,7 +18,7 @@ PER_SPEAKER, MOST_BYTES = 50, 400
 
 
 def write_corpus(path: Path, num: int) -> None:
-    """A sound data directory of segments; of its files an utterance takes about 350 bytes."""
+    """A valid data directory with segments; an utterance takes about 350 bytes in its files."""
     path.mkdir(parents=True)
     rng, audio = random.Random(num), path.parent / "audio"
     audio.write_bytes(b"")
@@ -37,7 +37,7 @@ def write_corpus(path: Path, num: int) -> None:
 
 
 def tool(name: str, *flags: object) -> Callable[[Path, Path], None]:
-    """A program that makes OUT of DATA."""
+    """A program that creates OUT from DATA."""
     return lambda data, out: run_here(name, *flags, data, out, folder="utils")
 
 
@@ -46,7 +46,7 @@ def fix(data: Path, out: Path) -> None:
 
 
 def fix_broken(data: Path, out: Path) -> None:
-    """Lines out of order, an utterance without a text, and a table that has to be completed."""
+    """Repair unsorted lines, an utterance without a text, and a table that must be completed."""
     unsort(data)
     tracemalloc.reset_peak()
     fix(data, out)
@@ -95,7 +95,7 @@ TOOLS = {
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_memory_of_an_utterance(name, tmp_path, monkeypatch):
-    """Between the two larger sizes; a dictionary of one table takes 200 bytes a line and more."""
+    """Growth between the two larger sizes; a dictionary of a single table takes at least 200 bytes per line."""
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
     monkeypatch.setattr(tables, "_BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr(keys, "_MOST_NEW", 64)

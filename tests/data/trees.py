@@ -1,4 +1,4 @@
-"""Data directories that tests make."""
+"""Data directories for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_tone(path: Path, seconds: float = 0.2, rate: int = 8000) -> None:
 
 
 def make_data_dir(path: Path, with_segments: bool = False) -> Path:
-    """A sound data directory: 3 speakers of 4 utterances, as recordings of their own or segments of one recording a speaker."""
+    """A valid data directory: 3 speakers with 4 utterances each, which are recordings, or segments of one recording per speaker."""
     (path / "audio").mkdir(parents=True)
     utterances = {f"{speaker}-{i:03d}": speaker for speaker in SPEAKERS for i in range(PER_SPEAKER)}
     recordings = SPEAKERS if with_segments else utterances

@@ -73,14 +73,14 @@ def test_speaker_in_several_archives(tmp_path):
 
 
 def test_directory_without_transforms(tmp_path):
-    with pytest.raises(UserError, match="num_jobs: missing or no number; transforms come from"):
+    with pytest.raises(UserError, match="num_jobs: missing or not a number; transforms come from"):
         read_transforms(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["-1", "1000000"])
 def test_number_of_jobs_is_within_bounds(tmp_path, content):
     (tmp_path / "num_jobs").write_text(content)
-    with pytest.raises(UserError, match="num_jobs: no number from 1 to 100000; transforms come from"):
+    with pytest.raises(UserError, match="num_jobs: not a number from 1 to 100000; transforms come from"):
         transform_files(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Matrix archives against kaldi_native_io, and what is said of damaged ones."""
+"""Matrix archives against kaldi_native_io, and messages about damaged ones."""
 
 import struct
 
@@ -67,7 +67,7 @@ def test_ranges_are_inclusive(tmp_path, matrices):
     np.testing.assert_array_equal(load_matrix(rx + "[2:4]"), matrices["utt9"][2:5])
     np.testing.assert_array_equal(load_matrix(rx + "[2:4,0:2]"), matrices["utt9"][2:5, :3])
     for span in ("[5:13]", "[10:11]", "[5:9,0:13]"):
-        with pytest.raises(UserError, match=r"the range \[.*\] lies outside the 10 x 13 numbers there"):
+        with pytest.raises(UserError, match=r"the range \[.*\] is outside of the size 10 x 13"):
             load_matrix(rx + span)
     for last in (9, 10, 12):  # times of segments, rounded, may go a little beyond the last frame
         np.testing.assert_array_equal(load_matrix(f"{rx}[5:{last}]"), matrices["utt9"][5:])
@@ -77,7 +77,7 @@ def test_ranges_are_inclusive(tmp_path, matrices):
 
 
 def test_text_that_ends_with_a_block_of_reading(tmp_path):
-    """The line break after the bracket is the first byte of the next one."""
+    """The line break after the bracket is the first byte of the next block."""
     numbers = "1 " * ((1 << 15) - 3)
     entry = f"a  [ {numbers}]\n"
     (tmp_path / "a.ark").write_text(entry[: 2] + " " * (65536 + 2 - len(entry) + 1) + entry[2:] + "b  [ 1 2 ]\n")
@@ -123,7 +123,7 @@ def test_header_cut_short(tmp_path, matrices):
 
 @pytest.mark.parametrize("kind", ["FM", "DM", "CM", "CM2", "CM3"])
 def test_rows_without_columns(tmp_path, kind):
-    """Some twenty bytes that promise two thousand million frames of nothing; whoever spliced them would need gigabytes."""
+    """About twenty bytes whose header gives two thousand million frames without columns; splicing them would take gigabytes."""
     most = 2**31 - 1
     sizes = struct.pack("<ffii", 0, 1, most, 0) if kind.startswith("C") else struct.pack("<bibi", 4, most, 4, 0)
     (tmp_path / "a.ark").write_bytes(b"\0B" + kind.encode() + b" " + sizes)

@@ -1,4 +1,4 @@
-"""Files of named arrays: what is written is read, by threads at once too; other files are refused."""
+"""Files of named arrays: written arrays are read back, also by concurrent threads; other files are refused."""
 
 import ast
 import time
@@ -21,7 +21,7 @@ def test_round_trip(tmp_path):
 
 
 def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):
-    """Which Python 3.11 cannot do reliably."""
+    """Concurrent evaluation is not reliable in Python 3.11."""
     inside, most, evaluate = [], [], ast.literal_eval
 
     def observed(text):
@@ -43,7 +43,7 @@ def test_other_files(tmp_path, content):
     path = tmp_path / "x.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match="x.npz: no file of arrays .*; begin again"):
+    with pytest.raises(UserError, match="x.npz: not a file of arrays .*; begin again"):
         load_arrays(path, remedy="begin again")
 
 
@@ -51,17 +51,17 @@ def test_a_truncated_file(tmp_path):
     path = tmp_path / "x.npz"
     save_arrays(path, **ARRAYS)
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(UserError, match="no file of arrays"):
+    with pytest.raises(UserError, match="not a file of arrays"):
         load_arrays(path)
 
 
 def test_an_array_that_is_missing(tmp_path):
     save_arrays(tmp_path / "x.npz", **ARRAYS)
-    with pytest.raises(UserError, match="x.npz: it has no sums; make it again"):
+    with pytest.raises(UserError, match="x.npz: missing arrays sums; create it again"):
         load_arrays(tmp_path / "x.npz", ("keys", "sums"))
 
 
 def test_one_array_is_not_many(tmp_path):
     np.save(tmp_path / "x.npy", ARRAYS["counts"])
-    with pytest.raises(UserError, match="no file of arrays"):
+    with pytest.raises(UserError, match="not a file of arrays"):
         load_arrays(tmp_path / "x.npy")

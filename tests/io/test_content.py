@@ -1,4 +1,4 @@
-"""Reading whole files: what is gzipped, what is no file, and files that unpack to more than they can honestly hold."""
+"""Reading whole files: compressed files, names that are not files, and files that unpack to implausible sizes."""
 
 import gzip
 import io
@@ -44,7 +44,7 @@ def test_what_is_no_file(name, told):
 
 @pytest.fixture(scope="module")
 def bomb(tmp_path_factory):
-    """80 KB that unpack to 80 MB of zeros after a promise of as many states."""
+    """80 KB that unpack to 80 MB of zeros after a header with as many states."""
     path = tmp_path_factory.mktemp("bomb") / "bomb.gz"
     head = b"utt " + struct.pack("<i", 2125659606) + b"\6\0\0\0vector\x08\0\0\0lattice4" + struct.pack("<iiQqqq", 2, 0, 3, 0, 1 << 40, 0)
     with gzip.open(path, "wb") as f:
@@ -56,7 +56,7 @@ def bomb(tmp_path_factory):
 
 @pytest.mark.parametrize("read", [read_content, read_int_vectors, read_ark, read_arpa, KaldiReader, lambda path: list(read_lattices(path))])
 def test_files_that_unpack_to_too_much(read, bomb):
-    with pytest.raises(UserError, match=f"{bomb}: [0-9]+ bytes that unpack to more than [0-9]+; if that is meant, unpack it yourself"):
+    with pytest.raises(UserError, match=f"{bomb}: [0-9]+ bytes that unpack to more than [0-9]+; if this is intended, unpack it first"):
         read(bomb)
 
 
@@ -67,7 +67,7 @@ def test_files_that_unpack_to_too_much(read, bomb):
 def test_matrices_of_absurd_sizes(head, tmp_path):
     (tmp_path / "a.ark").write_bytes(b"utt " + head + bytes(1000))
     for read, place in ((load_matrix, f"{tmp_path}/a.ark:4"), (read_ark, tmp_path / "a.ark")):
-        with pytest.raises(UserError, match="a.ark.*no whole matrix"):
+        with pytest.raises(UserError, match="a.ark.*no complete matrix"):
             read(place)
 
 
@@ -82,7 +82,7 @@ def npy(shape: str, content: bytes) -> bytes:
 def test_arrays_of_absurd_sizes(content, compression, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as archive:
         archive.writestr("a.npy", content)
-    with pytest.raises(UserError, match="a.npz: no file of arrays"):
+    with pytest.raises(UserError, match="a.npz: not a file of arrays"):
         load_arrays(tmp_path / "a.npz")
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("a.npy", npy("(10,)", bytes(80)))
@@ -90,7 +90,7 @@ def test_arrays_of_absurd_sizes(content, compression, tmp_path):
 
 
 class Malice:
-    """Would run a command when it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __reduce__(self):
         return os.system, ("touch spoilt",)

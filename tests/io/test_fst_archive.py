@@ -1,4 +1,4 @@
-"""Archives of transducers against Kaldi's transcripts-to-fsts and against broken files."""
+"""Archives of transducers against Kaldi's transcripts-to-fsts, and damaged files."""
 
 import kaldi_binaries
 import numpy as np

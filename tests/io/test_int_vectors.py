@@ -1,4 +1,4 @@
-"""Archives of integer vectors against kaldi-native-io and against broken files."""
+"""Archives of integer vectors against kaldi-native-io, and damaged files."""
 
 import gzip
 
@@ -26,13 +26,13 @@ def test_round_trip(tmp_path, name, binary):
 
 
 def test_keys_with_joiners_and_soft_hyphens(tmp_path):
-    """Letters of everyday Persian among them; what no word holds is none of an archive."""
+    """Common in Persian words; characters that no word contains are refused in keys."""
     keys = ["\u0645\u06cc\u200c\u0634\u0648\u062f-1", "soft\u00adhyphen", "\ue000private"]
     write_int_vectors(tmp_path / "ali.ark", {key: [1, 2] for key in keys})
     assert list(read_int_vectors(tmp_path / "ali.ark")) == keys
     for key in ("no\u00a0break", "bell\a"):
         (tmp_path / "ali.ark").write_bytes(f"{key} 1 2\n".encode())
-        with pytest.raises(UserError, match="a key with a space after it was expected"):
+        with pytest.raises(UserError, match="expected a key followed by a space"):
             read_int_vectors(tmp_path / "ali.ark")
 
 
@@ -78,9 +78,9 @@ def test_jobs_are_merged(tmp_path):
 
 @pytest.mark.parametrize("content", ["0", "-3", "100001"])
 def test_number_of_jobs_is_within_bounds(tmp_path, content):
-    """A damaged one would make a list without end, or none."""
+    """A damaged number would lead to an endless list or an empty one."""
     (tmp_path / "num_jobs").write_text(content)
-    with pytest.raises(UserError, match=f"^{tmp_path}/num_jobs: no number from 1 to 100000; is this an alignment directory"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/num_jobs: not a number from 1 to 100000; is this an alignment directory"):
         job_archive_files(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Kaldi object files: round trips, kaldi-native-io as the other side, broken files."""
+"""Kaldi object files: round trips, compatibility with kaldi-native-io, damaged files."""
 
 import re
 import struct
@@ -68,7 +68,7 @@ def test_matrices_as_kaldi_reads_and_writes_them(tmp_path, binary):
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_truncation_at_every_byte(tmp_path, binary):
-    """Never anything but a UserError with the file's name and an offset within it."""
+    """Always a UserError with the name of the file and an offset within it."""
     write_all(tmp_path / "whole", binary)
     content = (tmp_path / "whole").read_bytes().rstrip()
     for size in range(len(content) - 1):
@@ -93,7 +93,7 @@ def test_damaged_bytes_give_an_error_or_another_value(tmp_path):
     ("matrix", b"FM \x04\xff\xff\xff\x7f\x04\xff\xff\xff\x7f"),
 ])
 def test_announced_sizes_are_not_believed(method, content):
-    with pytest.raises(UserError, match="huge: at byte 2: .*(announced|impossible)"):
+    with pytest.raises(UserError, match="huge: at byte 2: .*(were expected|invalid size)"):
         getattr(KaldiReader("huge", b"\0B" + content), method)()
 
 
@@ -135,7 +135,7 @@ def test_binary_numbers_are_kaldis():
 
 
 def test_many_integers_are_those_read_one_by_one(tmp_path):
-    """Whatever sizes they have in a binary file; errors are told with the same place."""
+    """For all size bytes in a binary file; errors have the same position."""
     path = tmp_path / "integers"
     plain = b"".join(struct.pack("<bi", 4, value) for value in (5, -7, 2**31 - 1))
     for content in (b"\0B" + plain, b"\0B" + plain + struct.pack("<bI", -4, 2**32 - 1) + struct.pack("<bh", 2, -3), b"5 -7 9"):

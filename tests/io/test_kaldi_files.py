@@ -1,4 +1,4 @@
-"""Files that Kaldi wrote (fixtures/kaldi, see its README): read, compared with what is in them, written again."""
+"""Files written by Kaldi (fixtures/kaldi, see its README): read, compared with their content, written again."""
 
 import gzip
 import json
@@ -207,7 +207,7 @@ def test_language_directory_is_sound():
 
 
 def newer(text: str, other_loops: bool = False) -> bytes:
-    """A model in text form with the <Tuples> of newer versions: a pdf for the self-loop beside that for going on."""
+    """A model in text form with the <Tuples> of newer versions: separate pdfs for the self-loop and the forward transition."""
     lines = text.replace("Triples>", "Tuples>").splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("<Tuples>"))
     for i in range(first + 1, first + 1 + int(lines[first].split()[1])):

@@ -1,4 +1,4 @@
-"""Keys in little memory against lists and dictionaries."""
+"""Compact keys behave like lists and dictionaries of strings."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ ITEMS = st.dictionaries(WORD, WORD, max_size=20)
 
 
 @given(items=ITEMS, places=st.lists(st.integers(0, 19)), span=st.slices(20))
-def test_keys_are_a_sequence(items, places, span):
+def test_keys_behave_like_a_list(items, places, span):
     table = Table.of(items.items())
     for found, expected in ((Keys(table), sorted(items)), (Keys.by_line(Parsed(table, len)), list(items))):
         assert found == expected and list(found) == expected and len(found) == len(expected) and repr(found) == repr(expected)
@@ -25,14 +25,14 @@ def test_keys_are_a_sequence(items, places, span):
 
 
 @given(items=ITEMS, data=st.data())
-def test_keys_shared_out(items, data):
+def test_keys_divided_into_lists(items, data):
     keys, lists = sorted(items), data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items)))
     found = Keys.of(keys).shared_out(np.array(lists, np.int64), 4)
     assert found == [[key for key, number in zip(keys, lists) if number == one] for one in range(4)]
 
 
 @given(items=ITEMS)
-def test_groups_are_a_dictionary_of_lists(items):
+def test_groups_behave_like_a_dictionary_of_lists(items):
     expected: dict[str, list[str]] = {}
     for key in sorted(items):
         expected.setdefault(items[key], []).append(key)
@@ -44,7 +44,7 @@ def test_groups_are_a_dictionary_of_lists(items):
 
 
 @given(items=st.dictionaries(WORD, st.floats(0, 10)))
-def test_numbers_are_a_dictionary(items):
+def test_numbers_behave_like_a_dictionary(items):
     expected = {key: items[key] for key in sorted(items)}
     found = Numbers(Keys(Table.of((key, "") for key in items)), np.array(list(expected.values()), np.float64))
     assert dict(found) == dict(found.items()) == expected and list(found.values()) == list(expected.values()) and len(found) == len(items)
@@ -52,7 +52,7 @@ def test_numbers_are_a_dictionary(items):
 
 
 @given(values=st.lists(WORD))
-def test_places_among_different_values(values):
+def test_distinct_values_and_ranks(values):
     names, lines = distinct(values)
     assert list(names) == list(dict.fromkeys(values)) and [list(names)[line] for line in lines] == values
     in_order = sorted(set(values))
@@ -60,7 +60,7 @@ def test_places_among_different_values(values):
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
-def test_known_names(most, monkeypatch):
+def test_known_names_number_new_names(most, monkeypatch):
     monkeypatch.setattr(keys_module, "_MOST_NEW", most)
     known, names = KnownNames(), [f"name{number}" for number in range(200)]
     assert all(known.add(name) for name in names) and not any(known.add(name) for name in names)

@@ -1,4 +1,4 @@
-"""Tables that are made from a file once and mapped by all: when they are made again, and where they cannot be kept."""
+"""Memory-mapped tables derived from a file: created once, created again when outdated, and kept in memory if no file can be written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyasr.io.mapped import Tables, derived
 
 
 class Source:
-    """A file and the tables of its content: its bytes, and how many there are; `made` counts how often they were made."""
+    """A file and tables derived from it: its bytes, and their number; `made` counts how often they were computed."""
 
     def __init__(self, directory):
         self.path, self.made = directory / "source.bin", 0
@@ -165,7 +165,7 @@ def test_where_nothing_can_be_written_tables_are_in_memory(source, tmp_path, mon
     monkeypatch.setenv(mapped.VARIABLE, str(source.path / "no directory"))
     for times in (1, 2):
         source.check(source.tables(), times)
-    assert "source.bin: its tables cannot be kept, so each job has its own copy in memory; name a directory by PYASR_MAPPED" in caplog.text
+    assert "source.bin: cannot write its tables, so each job has its own copy in memory; set PYASR_MAPPED to a writable directory" in caplog.text
 
 
 def test_a_full_disk_leaves_nothing_and_another_directory_is_tried(source, tmp_path, caplog):

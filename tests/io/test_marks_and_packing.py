@@ -1,4 +1,4 @@
-"""Every reader of text takes a file with a byte order mark, and compressed, for what it takes it without."""
+"""Every reader of text reads a file with a byte order mark, or compressed, like the plain file."""
 
 import bz2
 import gzip
@@ -52,7 +52,7 @@ class Flags:
 
 
 def dict_dir(path: Path):
-    """The file as lexicon.txt, and its kind of phone lists."""
+    """A dictionary directory with the file as lexicon.txt, and matching phone lists."""
     head = MARK if path.read_bytes().startswith(MARK) else b""
     folder = path.parent / "dict"
     folder.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def dict_dir(path: Path):
 
 
 def grammar(path: Path):
-    """G.fst of the file."""
+    """The G.fst built from the file."""
     lang, out = path.parent / "lang", path.parent / "out"
     if not lang.exists():
         write_toy_lang(lang, num_words=3)
@@ -163,7 +163,7 @@ def test_other_encodings_are_refused_by_name(name, encoding, tmp_path, silent_so
 @pytest.mark.parametrize("read", [read_content, lambda path: list(read_lattices(path))])
 def test_other_compressions_are_refused_by_name(head, name, command, read, tmp_path):
     (tmp_path / "file").write_bytes(head + bytes(20))
-    with pytest.raises(UserError, match=f"file: compressed by {name}, which is not read here; unpack it with '{command}', or use gzip, xz"):
+    with pytest.raises(UserError, match=f"file: compressed by {name}, which is not supported; unpack it with '{command}', or use gzip, xz"):
         read(tmp_path / "file")
 
 
@@ -199,12 +199,12 @@ def test_several_streams_one_after_the_other(tmp_path):
 def test_python_without_the_libraries(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.io.content.lzma", None)
     (tmp_path / "file").write_bytes(lzma.compress(b"words"))
-    with pytest.raises(UserError, match="file: compressed by xz, which this Python was built without; unpack it"):
+    with pytest.raises(UserError, match="file: compressed by xz, which this build of Python does not support; unpack it"):
         read_content(tmp_path / "file")
 
 
 def test_a_mark_within_a_text_is_told_with_its_line(tmp_path):
-    """As it stands where files with marks were joined."""
+    """Joined files have such marks."""
     (tmp_path / "lexicon.txt").write_bytes(MARK + b"a AH\n" + MARK + b"b B\n")
     with pytest.raises(UserError, match=r"lexicon.txt:2: the blank U\+FEFF"):
         read_lexicon(tmp_path / "lexicon.txt")

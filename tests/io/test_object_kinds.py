@@ -1,4 +1,4 @@
-"""Archives that hold something else than what is expected say what they hold."""
+"""Messages name the kind of objects found in an archive of another kind."""
 
 import gzip
 import io
@@ -94,14 +94,14 @@ def test_few_integers_are_a_list_of_them(tmp_path):
 def test_a_place_before_the_key_is_told_with_the_right_one(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0BFM " + sized(4, 3) + MATRIX.tobytes())
     for rx in (f"{path}", f"{path}:0"):
-        with pytest.raises(UserError, match=f"^{rx}: the entry of utt0 begins there, and its matrix at byte 5; name that byte in the table"):
+        with pytest.raises(UserError, match=f"^{rx}: the entry of utt0 begins there, and its matrix at byte 5; write FILE:5 in the table"):
             load_matrix(rx)
     assert np.array_equal(load_matrix(f"{path}:5"), MATRIX)
 
 
 @pytest.mark.parametrize("num_frames", [3, 9000])
 def test_feature_files_of_htk(num_frames, tmp_path):
-    """With a header of big-endian numbers, as HTK writes it, and more bytes than are looked at, or fewer."""
+    """With HTK's big-endian header, and more bytes than PEEK_BYTES, or fewer."""
     path = tmp_path / "utt.htk"
     path.write_bytes(struct.pack(">iihh", num_frames, 100000, 52, 6 | 0o20000) + bytes(52 * num_frames))
     with pytest.raises(UserError, match=f"^{path}: found a feature file of HTK, expected a matrix"):
@@ -163,7 +163,7 @@ def test_a_single_object_in_the_place_of_an_archive(wanted, packed, tmp_path):
     path = tmp_path / "a.gz"
     for kind, content in {**SINGLE, "matrix in text": b" [\n  1 2\n  3 4 ]\n", "vector in text": b"[ 1 2 3 ]\n"}.items():
         path.write_bytes(gzip.compress(content) if packed else content)
-        told = f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key and a space stand before each of the {wanted}"
+        told = f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key and a space precede each of the {wanted}"
         with pytest.raises(UserError, match=f"^{path}: {told}$"):
             READERS[wanted](path)
 
@@ -195,7 +195,7 @@ def test_what_is_there_in_the_place_of_a_table(tmp_path):
 def test_a_place_in_a_file_of_a_single_matrix(tmp_path):
     path = tmp_path / "m.mat"
     path.write_bytes(SINGLE["matrix"])
-    with pytest.raises(UserError, match=f"^{path}:5: the file is a single matrix without a key, which begins at byte 0; name the file alone"):
+    with pytest.raises(UserError, match=f"^{path}:5: the file is a single matrix without a key, which begins at byte 0; write 'KEY FILE' in the table"):
         load_matrix(f"{path}:5")
     assert np.array_equal(load_matrix(f"{path}"), MATRIX)
 
@@ -215,7 +215,7 @@ def test_what_is_there_in_the_place_of_audio(tmp_path):
 
 
 def test_what_kaldi_writes(tmp_path):
-    """The same of archives that Kaldi's own code writes."""
+    """The same for archives written by Kaldi's own code."""
     native = pytest.importorskip("kaldi_native_io")
     writers = {
         "a vector of integers": (native.Int32VectorWriter, [3, 4, 5]),

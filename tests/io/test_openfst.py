@@ -98,8 +98,8 @@ def header(kind=b"vector", arc_type=b"standard", num_states=1, num_arcs=0, start
     (header(arc_type=b"log"), "'log' arcs"),
     (header(kind=b"compact"), "type 'compact'"),
     (header(num_states=1 << 40), "1099511627776 states announced"),
-    (header() + struct.pack("<fq", 0.0, 1 << 50), "state 0 go beyond the end"),
-    (header() + struct.pack("<fq", 0.0, -1), "state 0 go beyond the end"),
+    (header() + struct.pack("<fq", 0.0, 1 << 50), "state 0 extend beyond the end"),
+    (header() + struct.pack("<fq", 0.0, -1), "state 0 extend beyond the end"),
     (header() + struct.pack("<fqiifi", 0.0, 1, 1, 1, 0.0, 7), "beyond its 1 states"),
     (header(start=4) + struct.pack("<fq", 0.0, 0), "beyond its 1 states"),
     (header() + struct.pack("<fq", float("nan"), 0), "not a number"),
@@ -117,7 +117,7 @@ def test_missing_file(tmp_path):
 
 
 def test_labels_below_zero(tmp_path):
-    """Loops without bounds look labels up."""
+    """Loops without bounds checks use labels as indices."""
     for labels in (([-5], [1]), ([1], [-5])):
         write_fst(tmp_path / "a.fst", Fst.from_arcs(2, 0, [0], *labels, [0.5], [1], {1: 0.0}))
         with pytest.raises(UserError, match="a.fst: damaged FST: a label below 0"):

@@ -1,4 +1,4 @@
-"""Many short texts in a file, of which some are read."""
+"""Reading some of many short texts in a file."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_no_rows(tmp_path):
 
 def test_rows_that_are_not_there(tmp_path):
     save_rows(tmp_path / "rows", ROWS)
-    with pytest.raises(UserError, match="rows: it has no row 8; run the same command again"):
+    with pytest.raises(UserError, match="rows: row 8 is missing; run the same command again"):
         read_rows(tmp_path / "rows", np.array([7, 8]))
     with pytest.raises(IndexError):
         StoredRows(tmp_path / "rows")[8]

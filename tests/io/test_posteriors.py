@@ -1,4 +1,4 @@
-"""Archives of posteriors against kaldi-native-io and against broken files."""
+"""Archives of posteriors against kaldi-native-io, and damaged files."""
 
 import numpy as np
 import pytest
@@ -62,5 +62,5 @@ def test_wrong_types_are_named_by_their_byte(tmp_path):
     second = 6 + 2 + 5 + 5 + 10
     content[second] = 8
     (tmp_path / "post").write_bytes(content)
-    with pytest.raises(UserError, match=f"utt-1 has something else than an int32 and a float at byte {second}"):
+    with pytest.raises(UserError, match=f"utt-1 has a pair that is not an int32 and a float at byte {second}"):
         read_posteriors(tmp_path / "post")

@@ -1,4 +1,4 @@
-"""Tables in little memory against plain dictionaries."""
+"""Compact tables behave like dictionaries."""
 
 import random
 import tracemalloc
@@ -15,7 +15,7 @@ WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1
 ITEMS = st.lists(st.tuples(WORD, st.lists(WORD, max_size=3).map(" ".join)), max_size=30)
 BLANK = st.sampled_from([" ", "  ", "\t", "\r", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000"])
 LINE = st.lists(st.one_of(WORD, BLANK, st.just("\u201c")), max_size=6).map("".join)
-FAR_BYTES = 400  # a dictionary's strings take more of a line than this
+FAR_BYTES = 400  # the strings of a dictionary take more per line
 
 
 @given(items=ITEMS, asked=st.lists(WORD, max_size=30))
@@ -33,14 +33,14 @@ def written(table: dict[str, str]) -> bytes:
 
 @given(lines=st.lists(LINE, max_size=12), ends=st.booleans())
 def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
-    """With blanks of all kinds anywhere, an error where a key is empty or stands there twice."""
+    """With all kinds of blanks anywhere; an error if a key is empty or a duplicate."""
     path = tmp_path_factory.mktemp("tables") / "table"
     path.write_bytes("\n".join(lines).encode() + b"\n" * (ends and bool(lines)))
     expected, fault = {}, ""
     for number, line in enumerate(path.read_bytes().decode().removesuffix("\n").split("\n") if path.stat().st_size else [], 1):
         key, value = split_line(line)
         if not fault and (not key or key in expected):
-            fault = f"{path}:{number}: " + (f"'{key}' stands here a second time; keep one of the two lines" if key else "empty line; remove it")
+            fault = f"{path}:{number}: " + (f"duplicate key '{key}'; keep one of the two lines" if key else "empty line; remove it")
         expected[key] = value
     if not fault:
         assert list(Table.read(path).items()) == list(expected.items())
@@ -64,7 +64,7 @@ def test_tables_that_are_made_when_asked_for(items, kept):
 
 @given(parts=st.lists(ITEMS, max_size=4), prefixes=st.booleans())
 def test_joined_tables_are_written_as_their_union(parts, prefixes, tmp_path_factory):
-    """Whether their keys interleave, lie apart, or are the same; of several lines with one key the last counts."""
+    """For interleaved, separate or equal keys; of several lines with the same key the last one is valid."""
     parts = [[(f"{9 - number}{key}" if prefixes else key, value) for key, value in items] for number, items in enumerate(parts)]
     path = tmp_path_factory.mktemp("joined") / "table"
     joined, expected = Joined([Lazy(dict(items).items) for items in parts]), dict(item for items in parts for item in items)
@@ -77,7 +77,7 @@ def test_joined_tables_are_written_as_their_union(parts, prefixes, tmp_path_fact
 
 
 def test_lines_in_order_are_written_some_at_a_time(tmp_path):
-    """A line of a made table is in memory no longer than it takes to write it; of tables that are joined, too."""
+    """Lines of computed and joined tables are in memory only while they are written."""
     path, num, peaks = tmp_path / "table", 100_000, []
     parts = [Lazy(lambda first=first: ((f"{first}-{i:06d}", "some words that were said") for i in range(num // 2))) for first in "ab"]
     for table in (Lazy(lambda: ((f"{i:06d}", "some words that were said") for i in range(num))), Joined(parts[::-1])):
@@ -89,7 +89,7 @@ def test_lines_in_order_are_written_some_at_a_time(tmp_path):
 
 
 def test_memory_is_that_of_the_file(tmp_path):
-    """Read, looked into, filtered and written; a line of a dictionary takes 400 bytes and more."""
+    """A table is read, searched, filtered and written; a line of a dictionary takes at least 400 bytes."""
     lines, path = [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)], tmp_path / "text"
     random.Random(0).shuffle(lines)
     path.write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""Text tables against a plain dictionary, and the sentences for broken ones."""
+"""Text tables behave like dictionaries, and messages about invalid tables."""
 
 import gzip
 
@@ -21,7 +21,7 @@ def test_round_trip_in_byte_order(tmp_path_factory, table):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (b"a 1\nb 2\na 3\n", "table:3: 'a' stands here a second time"),
+    (b"a 1\nb 2\na 3\n", "table:3: duplicate key 'a'"),
     (b"a 1\n\nb 2\n", "table:2: empty line"),
     (b"a 1\nb \xff\n", "table:2: not UTF-8")])
 def test_broken_tables(content, message, tmp_path):
@@ -52,7 +52,7 @@ def test_invert():
 @pytest.mark.parametrize(("content", "message"), [
     ("a-1 a\na-2 a female\n", "utt2spk:2: 'a-2 a female': 3 column.s., expected 'UTTERANCE SPEAKER'; run utils/fix_data_dir.py"),
     ("a-1\n", "utt2spk:1: 'a-1 ': 1 column"),
-    ("a-1 a\na-1 b\n", "utt2spk:2: 'a-1' stands here a second time")])
+    ("a-1 a\na-1 b\n", "utt2spk:2: duplicate key 'a-1'")])
 def test_broken_utt2spk(content, message, tmp_path):
     (tmp_path / "utt2spk").write_text(content)
     with pytest.raises(UserError, match=message):

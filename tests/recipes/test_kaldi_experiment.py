@@ -189,7 +189,7 @@ def renumber(path: Path) -> None:
 
 
 DAMAGED = [
-    (lambda x: (x / "exp/tri4_ali/num_jobs").unlink(), "num_jobs: missing or no number; is this an alignment directory?"),
+    (lambda x: (x / "exp/tri4_ali/num_jobs").unlink(), "num_jobs: missing or not a number; is this an alignment directory?"),
     (lambda x: (x / "exp/tri4_ali/num_jobs").write_text("3\n"), r"ali.3.gz: no such file"),
     (lambda x: change(x / "exp/tri4_ali/ali.2.gz", lambda b: b[:-20]), r"ali.2.gz: damaged or truncated gzip file"),
     (lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"), "does not match .*data: 0 of 24 utterances have no alignment and 12 one of another"),

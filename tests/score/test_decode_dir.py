@@ -157,7 +157,7 @@ def test_bad_options(words, message, scored, tmp_path):
 
 def test_missing_and_damaged_lattices(scored, tmp_path):
     root, _ = scored
-    assert "num_jobs: missing or no number; decode with steps/decode.py" in score(root / "dev", root / "lang", tmp_path / "nowhere", ok=False)
+    assert "num_jobs: missing or not a number; decode with steps/decode.py" in score(root / "dev", root / "lang", tmp_path / "nowhere", ok=False)
     decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0), "a-2": choice(9, 1.0, 0.0)}, num_jobs=1)
     content = (decode / "lat.1.gz").read_bytes()
     (decode / "lat.1.gz").write_bytes(content[:-20])

@@ -111,7 +111,7 @@ def test_another_recording_of_the_same_name_is_split_anew(tmp_path):
     arguments = ("--max-segment-s", 100, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
     assert split(*arguments).returncode == 0 and "is up to date" in split(*arguments).stdout
     write_tone(tmp_path / "data/talk.wav", 60, 1000)
-    assert "1 recordings are others than they were: talk" in split(*arguments).stdout
+    assert "1 recordings have changed: talk" in split(*arguments).stdout
 
 
 @pytest.mark.parametrize("times", ["1.23456 2.34567", "1.23456 -1"])

@@ -115,5 +115,5 @@ def test_bad_graphs(tmp_path):
     with pytest.raises(ValueError, match="pdfs outside 0 .. 4"):
         DenominatorGraph.from_arcs(arcs, 5)
     (tmp_path / "bad").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="bad: no file of arrays .*make the denominator graph again"):
+    with pytest.raises(UserError, match="bad: not a file of arrays .*make the denominator graph again"):
         DenominatorGraph.load(tmp_path / "bad")

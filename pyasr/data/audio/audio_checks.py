@@ -1,4 +1,4 @@
-"""Whether the recordings of a data directory exist and are complete: by their headers and ends, or read to their end."""
+"""Check whether recordings exist and are complete, from their headers and last bytes or by reading them to the end."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _HEAD_BYTES, _MOST_TAIL_BYTES = 4096, 1 << 20
 _WITH_SIZES = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"NIST")
 _WITHOUT_SIZES = re.compile(rb"fLaC|OggS|ID3|\xff[\xe2-\xfb]")
 _SHORTEN_TAIL_BYTES = 8
-_ALIGNMENT = 512  # of chunks behind the audio, and more
+_ALIGNMENT = 512  # a multiple of the alignment of chunks after the audio in all formats
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was found of a recording."""
+    """The result of checking a recording."""
 
     complaint: str = ""            # '' if nothing is wrong
-    seconds: float | None = None   # where it was read
-    rate: int = 0                  # the same
-    by_hand: str = ""              # what the user is to do where the recording itself may be sound
+    seconds: float | None = None   # None if the recording was not read
+    rate: int = 0                  # sampling rate in Hz; 0 if the recording was not read
+    by_hand: str = ""              # what the user has to do if the recording itself may be intact
 
 
 def look_at_audio(rx: str, how: str, label: str = "") -> Look:
-    """What is wrong with the audio of `rx`, an entry of wav.scp.
+    """Check the audio of `rx`, an entry of wav.scp.
 
-    label  channel that `reco2file_and_channel` names; a file of several without one is a complaint where it is read
-    how    'no': not looked at; 'exists': the file is there, and has the size or the end that its header gives; 'read': it can be read to
+    label  channel named by `reco2file_and_channel`; without one, 'read' complains about a file of several channels
+    how    'no': no check; 'exists': the file exists, and has the size or the end that its header implies; 'read': the file can be read to
            its end
     """
     if how == "no" or how == "exists" and pipes.is_command(rx):
@@ -49,7 +49,7 @@ def look_at_audio(rx: str, how: str, label: str = "") -> Look:
         if is_as_its_header_tells(rx):
             return Look()
     except UserError as error:
-        return Look(str(error).removeprefix(f"{rx}: "), by_hand="see that the file can be read")
+        return Look(str(error).removeprefix(f"{rx}: "), by_hand="make the file readable")
     found = _read(rx, label)
     return Look(found.complaint, by_hand=found.by_hand)
 
@@ -60,15 +60,18 @@ def _read(rx: str, label: str) -> Look:
         pick(samples.shape[1], label, rx)
     except UserError as error:
         complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
-        if advice == AudioAdvice.uncounted:  # all of it may be there, which the fix would remove
+        if advice == AudioAdvice.uncounted:  # the recording may be complete, and the fix would remove it
             complaint += f"; to keep it, {advice.partition(', or ')[0]}"
         return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
     return Look(seconds=len(samples) / rate, rate=rate)
 
 
 def is_as_its_header_tells(path: str) -> bool:
-    """Whether an audio file has the size that its header gives or, in formats without such a size, ends where it should: by its first
-    bytes, and the last ones in these formats and if something follows the audio. If False, only reading all of it tells."""
+    """Whether an audio file has the size that its header gives or, in formats without such a size, is complete by its last bytes.
+
+    Reads the first bytes of the file; the last ones only in these formats and if something follows the audio. If False, read all of it to
+    find out whether it is complete.
+    """
     with open_file(path) as file, readable(path):
         head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if head[:4] not in _WITH_SIZES:
@@ -89,7 +92,7 @@ def is_as_its_header_tells(path: str) -> bool:
 
 
 def _is_whole_stream(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
-    """Of a SPHERE file compressed by shorten."""
+    """The same for a SPHERE file compressed by shorten."""
     begin = sphere.head_bytes(head)
     if not shorten.is_stream(head[begin:]) or sphere.counts(head)[0] == 0:
         return False

@@ -1,4 +1,4 @@
-"""Length of recordings by the headers of their files."""
+"""Length of recordings, from the headers of their files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _HEAD_BYTES = 1 << 16
 
 
 def seconds_of(path: str | os.PathLike) -> float:
-    """Seconds of an audio file, the same for each channel: by its header, where it tells and the file is as long as it says; otherwise the
-    file is decoded.
+    """Seconds of an audio file, the same for each channel. They are read from the header if it gives the length and the file has the size
+    that the header implies; otherwise the file is decoded.
 
-    A header of SPHERE may count the samples of all channels, as in Switchboard's first release; of a file compressed by shorten its count
-    is that of one channel. A cut file of this kind is noticed by its last bytes (`pyasr.data.audio.shorten.seems_whole`).
+    A SPHERE header may count the samples of all channels together, as in the first release of Switchboard; the count of a file compressed
+    by shorten is taken as that of one channel. Truncation of the latter is detected from its last bytes
+    (`pyasr.data.audio.shorten.seems_whole`).
 
-    Raises UnusableAudio where the file is missing, cut short or not audio.
+    Raises UnusableAudio if the file is missing, truncated or not audio.
     """
     seconds = _by_header(os.fspath(path))
     if seconds is None:
@@ -28,7 +29,7 @@ def seconds_of(path: str | os.PathLike) -> float:
 
 
 def _by_header(path: str) -> float | None:
-    """None where the header does not tell."""
+    """Seconds; None if the header does not give the length."""
     if not os.path.isfile(path) or not is_as_its_header_tells(path):
         return None
     with open(path, "rb") as file:
@@ -40,7 +41,7 @@ def _by_header(path: str) -> float | None:
 
 
 def _num_of_sphere(head: bytes, num_bytes: int) -> float:
-    """Samples of each channel in a file of so many bytes."""
+    """Samples per channel of a SPHERE file that begins with `head` and has `num_bytes` bytes."""
     count, num_channels, _ = sphere.counts(head)
     return count / num_channels if num_bytes == audio_sizes.num_bytes_of_all_channels(head) else count
 
@@ -52,4 +53,4 @@ def _by_library(path: str) -> float | None:
         with soundfile.SoundFile(path) as audio:
             return audio.frames / audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError, ZeroDivisionError):
-        return None  # harmless: who decodes the file tells
+        return None  # harmless: decoding the file reports the error

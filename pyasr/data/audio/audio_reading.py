@@ -1,6 +1,6 @@
 """Audio of wav.scp entries: files, and commands whose output is audio (`sph2pipe ... |`).
 
-A damaged recording is an error, never a shorter utterance: what a file's header promises must be there.
+A damaged recording is an error and never yields a shorter utterance: a file must contain all audio that its header counts.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from pyasr.io.object_kinds import PEEK_BYTES, kind_of
 INT16_SCALE = 32768.0
 ONLY = -1
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
-_NOT_STARTED = (126, 127)  # bash's exit status where a command is not executable or not found
+_NOT_STARTED = (126, 127)  # exit status of bash if a command is not executable or not found
 _BLOCK_VALUES = 1 << 20
-_HEAD_BYTES = 1 << 16  # of an audio file in an archive, which hold its header
-_MOST_TIMES = 600  # float32 takes the bytes of its file; speech in Opus at 6 kbit/s takes 256 times, with pauses more
+_HEAD_BYTES = 1 << 16  # first bytes of an audio file in an archive, which include its header
+_MOST_TIMES = 600  # ratio of decoded to stored bytes; speech in Opus at 6 kbit/s decodes to 256 times its size, with pauses to more
 _MOST_TIMES_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
 _MOST_TIMES_SHORTEN = 2000  # a block of 256 samples of silence takes 5 bits
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
 _JOINED = "several recordings joined in one file, of which only the first would be read"
-_RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
+_RESAMPLE_TAPER = 0.05  # fraction of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
 
 
 class UnusableAudio(UserError):
-    """A recording that is missing or damaged. Errors that a table, an installed program or an option corrects are other UserErrors."""
+    """A missing or damaged recording. Errors that a table, an installed program or an option can correct are plain UserErrors."""
 
 
 @dataclass(frozen=True)
 class AudioAdvice:
-    """Advice at the end of each message about unusable audio; by default for recordings of a data directory."""
+    """Advice that ends each message about unusable audio; the defaults are for recordings of a data directory."""
 
     damaged: str = "replace the file or remove its utterances"
     unreadable: str = "replace the file or remove its utterances"  # of an unknown format
-    joined: str = "make a file of each, or one WAV file of all, or remove its utterances"
+    joined: str = "split it into one file per recording, convert it to a single WAV file, or remove its utterances"
     uncounted: str = "rewrite its header, for example by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
     unending: str = "let the command write WAV, or encode the recording again"
 
@@ -55,12 +55,12 @@ class AudioAdvice:
 def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples,), sampling rate in Hz) of one wav.scp entry.
 
-    rx       a path, `path:offset` into an archive of WAV files, or a command ending in `|`, where `pyasr.base.files.pipes` lets it run
+    rx       a path, `path:offset` into an archive of WAV files, or a command ending in `|` if `pyasr.base.files.pipes` permits commands
     name     the recording or utterance, for messages
     channel  the channel to read, 0 is the left one; ONLY: the audio must have a single channel
 
-    Formats are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when
-    the audio is missing, cut short, not audio, lacks the channel, or has several channels where one is expected; UnusableAudio where the
+    Formats are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, with `name` and the file, if the audio is
+    missing, truncated, not audio, lacks the channel, or has several channels but one is expected. The error is an UnusableAudio if the
     recording itself is missing or damaged.
     """
     samples, rate = read_channels(rx, name)
@@ -69,7 +69,7 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
 
 
 def read_channels(rx: str, name: str = "") -> tuple[np.ndarray, int]:
-    """All channels of what `read_audio` reads: (float32 samples, shape (num_samples, num_channels), sampling rate in Hz)."""
+    """As `read_audio`, with all channels: (float32 samples, shape (num_samples, num_channels), sampling rate in Hz)."""
     where = _where(rx, name)
     return decode_audio(_content(rx, where), where)
 
@@ -79,18 +79,18 @@ def _where(rx: str, name: str) -> str:
 
 
 def check_channel(num_channels: int, channel: int, where: str) -> None:
-    """Raise UserError, headed by `where`, for a recording without this channel, or with several channels where one is expected."""
+    """Raise UserError, beginning with `where`, if a recording lacks this channel, or has several channels but one is expected."""
     if channel == ONLY and num_channels > 1:
         choices = "0 or 1" if num_channels == 2 else f"0 to {num_channels - 1}"
-        by_table = "name that of each recording in reco2file_and_channel"
-        advice = f"choose one by --channel {choices} of the step that makes features, or {by_table}"
+        by_table = "name the channel of each recording in reco2file_and_channel"
+        advice = f"choose one with --channel {choices} of the feature extraction step, or {by_table}"
         raise UserError(f"{where}: {num_channels} channels, expected 1; {advice}")
     if channel >= num_channels:
-        raise UserError(f"{where}: there is no channel {channel}, the first of its {num_channels} is 0; give another --channel")
+        raise UserError(f"{where}: no channel {channel}, the file has {num_channels}, counted from 0; give another --channel")
 
 
 def audio_head(rx: str) -> tuple[int, int] | None:
-    """(sampling rate in Hz, number of channels) by the header of a file in wav.scp; None for a command, and if they are unknown."""
+    """(sampling rate in Hz, number of channels) from the header of a file in wav.scp; None for a command, and if they are unknown."""
     if pipes.is_command(rx):
         return None
     import soundfile
@@ -111,25 +111,25 @@ def audio_head(rx: str) -> tuple[int, int] | None:
 def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdvice()) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples, num_channels), sampling rate in Hz) of the bytes of an audio file.
 
-    Raises UserError, headed by `where` and ended by `advice`, when they are cut short, or not audio.
+    Raises UserError, from `where` to `advice`, if they are truncated or not audio.
     """
     whole = audio_headers.with_size(content.getvalue())
     _check_extent(whole, where, advice)
     samples, rate = (_of_shorten if sphere.is_shortened(whole) else _of_library)(whole, where, advice)
     if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
-        what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
+        what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are NaN or infinite"
         raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples, rate
 
 
 def _of_library(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.ndarray, int]:
-    """What `decode_audio` gives of the forms that libsndfile reads."""
+    """`decode_audio` for the formats that libsndfile reads."""
     import soundfile
 
     try:
         with soundfile.SoundFile(_ForLibrary(audio_headers.readable(content))) as audio:
             if audio.format not in audio_sizes.FORMS:
-                found = f"audio in the format {audio.format}, in which a missing end is not detected"
+                found = f"audio in the format {audio.format}, in which truncation is not detected"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
             rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(content) else audio.frames
             samples = _samples(audio, len(content), where) if promised else np.zeros((0, audio.channels), np.float32)
@@ -137,14 +137,13 @@ def _of_library(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.nda
         cause = _other_kind(content) or getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
     if len(samples) < promised:
-        missing = f"{len(samples)} of {promised} samples are there"
-        raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
+        raise UnusableAudio(f"{where}: cut short, {len(samples)} of {promised} samples found; {advice.damaged}")
     return samples * np.float32(INT16_SCALE), rate
 
 
 def _of_shorten(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.ndarray, int]:
-    """What `decode_audio` gives of SPHERE files compressed by shorten. A header of Switchboard's first release counts the samples of all
-    channels."""
+    """`decode_audio` for SPHERE files compressed by shorten. Headers of the first release of Switchboard count the samples of all
+    channels together."""
     count, num_channels, _ = sphere.counts(content)
     check_unpacked(4 * count * num_channels, len(content), where, _MOST_TIMES_SHORTEN)
     begin = sphere.head_bytes(content)
@@ -154,9 +153,9 @@ def _of_shorten(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.nda
         raise UnusableAudio(f"{where}: {error}; {advice.damaged}") from None
     num = len(found.samples)
     if not found.is_whole:
-        raise UnusableAudio(f"{where}: cut short, {num} of {count} samples are there; {advice.damaged}")
+        raise UnusableAudio(f"{where}: cut short, {num} of {count} samples found; {advice.damaged}")
     if count not in (num, num * num_channels):
-        raise UnusableAudio(f"{where}: its header counts {count} samples, and {num} are there; {advice.damaged}")
+        raise UnusableAudio(f"{where}: its header counts {count} samples, but it has {num}; {advice.damaged}")
     if audio_tails.begins_file(content, begin + found.num_bytes):
         raise UnusableAudio(f"{where}: {_JOINED}; {advice.joined}")
     return found.samples.astype(np.float32), sphere.rate_hz(content)
@@ -170,13 +169,13 @@ class _ForLibrary(io.BytesIO):
 
 
 def _other_kind(content: bytes) -> str:
-    """A clause about the Kaldi object that was found in place of audio; '' if it is unknown."""
+    """A clause that names the Kaldi object found instead of audio; '' if it is unknown."""
     kind = kind_of(content[:PEEK_BYTES])
     return f"found {kind}" if kind and not kind.endswith(" file") else ""
 
 
 def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
-    """Raise UserError for an audio file that libsndfile would read only in part, or not at all."""
+    """Raise UserError for an audio file that libsndfile would read only partly, or not at all."""
     if audio_sizes.is_flac_stream(content):
         raise UserError(f"{where}: a FLAC stream without its length in the header; {advice.unending}")
     if missing := audio_sizes.what_is_missing(content):
@@ -188,7 +187,7 @@ def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
 
 
 def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
-    """All samples, decoded block by block, since a header may promise any number; (num_samples, num_channels)."""
+    """All samples, (num_samples, num_channels), decoded block by block, since a damaged header may give any number of samples."""
     blocks, num_unpacked = [np.zeros((0, audio.channels), np.float32)], 0
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
         blocks.append(block)
@@ -198,7 +197,7 @@ def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
 
 
 def _content(rx: str, where: str) -> io.BufferedIOBase:
-    """The bytes that an entry stands for."""
+    """The audio bytes of an entry."""
     if pipes.is_command(rx):
         pipes.admit(rx, where)
         return io.BytesIO(_output_of(rx.rstrip()[:-1], where))
@@ -217,18 +216,18 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
 
 
 def _place(rx: str) -> tuple[str, int]:
-    """(path, offset) of an entry that is no command; 0 for a file of its own."""
+    """(path, offset) of an entry that is not a command; the offset is 0 for a file that is not in an archive."""
     match = _OFFSET.match(rx)
     return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 
 
 def _says_absence(error: UserError) -> bool:
-    """Whether the file does not exist, as opposed to a file that the system cannot read at the moment."""
+    """Whether the file does not exist, as opposed to a file that exists but cannot be read at the moment."""
     return not isinstance(error, SystemRefusal) or error.is_absence
 
 
 def _of_archive(path: str, offset: int) -> bytes:
-    """The bytes of the audio file that begins there; no more of the archive is read than its header requires.
+    """The bytes of the audio file at `offset`; only as much of the archive is read as the header of the file requires.
 
     Raises UnusableAudio if neither another entry nor the end of the archive follows the bytes that the header counts.
     """
@@ -246,19 +245,19 @@ def _of_archive(path: str, offset: int) -> bytes:
         promised = _shorter_end(archive, offset, head, promised)
         content = head[:promised] + archive.read(min(max(promised - len(head), 0), left))
         if not audio_tails.begins_entry(_bytes_at(archive, offset + promised)):
-            raise UnusableAudio(f"{path}:{offset}: its header gives {promised} bytes, but no other file of the archive begins after them")
+            raise UnusableAudio(f"{path}:{offset}: its header counts {promised} bytes, but no other file of the archive begins after them")
     return content
 
 
 def _shorter_end(archive: BinaryIO, offset: int, head: bytes, promised: int) -> int:
-    """`promised` bytes, or those of a SPHERE file whose header counts all channels, where another entry begins behind these."""
+    """`promised`; for a SPHERE file whose header counts all channels together the smaller size, if another entry begins after it."""
     shorter, size = audio_sizes.num_bytes_of_all_channels(head), os.fstat(archive.fileno()).st_size
     fits = offset + promised <= size and audio_tails.begins_entry(_bytes_at(archive, offset + promised))
     return shorter if shorter and not fits and audio_tails.begins_entry(_bytes_at(archive, offset + shorter)) else promised
 
 
 def _bytes_at(archive: BinaryIO, place: int) -> bytes:
-    """A few bytes of an archive; its position stays."""
+    """A few bytes of an archive at `place`; the file position is restored."""
     before = archive.tell()
     archive.seek(place)
     content = archive.read(audio_tails.PEEK_BYTES)
@@ -271,20 +270,20 @@ def _output_of(command: str, where: str) -> bytes:
         raise UserError(f"{where}: the command contains a zero byte; correct wav.scp")
     run = subprocess.run(command, shell=True, executable="/bin/bash", capture_output=True)
     if run.returncode:
-        told = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        message = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         if run.returncode in _NOT_STARTED or b"command not found" in run.stderr:
-            raise UserError(f"{where}: the command cannot be started ({told}); install its programs, or convert the recording to a file")
-        raise UnusableAudio(f"{where}: the command failed with status {run.returncode} ({told}); run it by hand to see why")
+            raise UserError(f"{where}: the command cannot be started ({message}); install its programs, or convert the recording to a file")
+        raise UnusableAudio(f"{where}: the command failed with status {run.returncode} ({message}); run it by hand to see why")
     if not run.stdout:
-        raise UnusableAudio(f"{where}: the command gave no audio; run it by hand to see why")
+        raise UnusableAudio(f"{where}: the command wrote no audio; run it by hand to see why")
     return run.stdout
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """`samples` (num_samples,) at `rate` Hz as float32 at `new_rate` Hz, ceil(num_samples * new_rate / rate) of them.
+    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32 (ceil(num_samples * new_rate / rate),).
 
     Band-limited interpolation: the spectrum of the whole (zero-padded) signal is cut at the lower of the two Nyquist frequencies, with a
-    raised-cosine edge below it against ringing, and transformed back on the new grid. No delay and no aliasing.
+    raised-cosine edge below it that reduces ringing, and transformed back on the new grid. It causes no delay and no aliasing.
     """
     if rate == new_rate:
         return samples.astype(np.float32, copy=False)
@@ -301,9 +300,9 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
 
 
 def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, as `path`'s suffix says. Louder samples are clipped."""
+    """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, by the suffix of `path`. Samples beyond 16 bits are clipped."""
     import soundfile
 
     whole, content = np.clip(np.rint(samples), -32768, 32767).astype(np.int16), io.BytesIO()
     soundfile.write(content, whole, rate, subtype="PCM_16", format=Path(path).suffix[1:])
-    Path(path).write_bytes(content.getbuffer())  # where the disk is full, soundfile would not say so
+    Path(path).write_bytes(content.getbuffer())  # soundfile does not report a full disk

@@ -1,6 +1,6 @@
 """The amount of audio according to file headers. libsndfile silently shortens a recording whose end is missing or not counted.
 
-For FLAC and MP3 files libsndfile itself reports a missing end, except for an MP3 file without a Xing header, which gives no length.
+libsndfile itself reports truncated FLAC and MP3 files, except for MP3 files without a Xing header, which give no length.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from itertools import dropwhile
 
 from pyasr.data.audio import audio_tails, flac_length, mp3_length, sphere
 
-FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # in which a missing end is detected
-_OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # what programs write into pipes
+FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # formats in which truncation is detected
+_OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # sizes written into pipes
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
-GREATEST = 0xFFFFFFFF  # of RF64's chunk data: its chunk ds64 tells the size (EBU Tech 3306)
+GREATEST = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
 
 
 def is_of_stream(size: int) -> bool:
-    """Whether a size is one that programs write into pipes, where the length is unknown: the audio then goes on to the end."""
+    """Whether a size is one that programs write into pipes because the length is unknown; the audio then extends to the end of the file."""
     return any(size in sizes for sizes in _OF_STREAMS)
 
 
@@ -39,16 +39,16 @@ def num_bytes_of_all_channels(head: bytes) -> int:
 
 
 def what_is_missing(content: bytes) -> str:
-    """A clause about audio that the header promises and the file lacks; '' if it is complete or the header does not give a length."""
+    """A clause about audio that the header counts and the file lacks; '' if it is complete or the header does not give a length."""
     if content[:4] == b"OggS":
         return "" if _has_last_page(content) else "its last page is missing"
     begin, size = promised(content)
     there = max(len(content) - begin, 0)
-    return f"{there} of {size} bytes of audio are there" if size > there else ""
+    return f"{there} of {size} bytes of audio found" if size > there else ""
 
 
 def what_is_not_counted(content: bytes) -> str:
-    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if there are none."""
+    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none follow."""
     if flac_length.is_flac(content):
         counts = "more frames follow than its header counts, and the last is incomplete"
         return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""
@@ -56,7 +56,7 @@ def what_is_not_counted(content: bytes) -> str:
     end = begin + size
     if not size or end >= len(content) or audio_tails.is_tail(content, end) or audio_tails.is_filling(content, end):
         return ""
-    return f"its header tells {size} bytes of audio, and {len(content) - end} bytes follow that are no other chunks"
+    return f"its header counts {size} bytes of audio, but {len(content) - end} bytes follow that are not other chunks"
 
 
 def promised(content: bytes) -> tuple[int, int]:
@@ -80,15 +80,15 @@ def promised(content: bytes) -> tuple[int, int]:
 
 
 def _known(begin: int, size: int) -> tuple[int, int]:
-    """(0, 0) for the size of a stream, whose audio goes on to the end of the file."""
+    """(begin, size); (0, 0) for the size of a stream, whose audio extends to the end of the file."""
     return (0, 0) if is_of_stream(size) else (begin, size)
 
 
 def chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0) -> tuple[int, int]:
-    """(begin, size) of the first chunk named `wanted` from the byte `at` on; (0, 0) if there is none.
+    """(begin, size) of the first chunk named `wanted` from the byte `at` on; (0, 0) if no such chunk exists.
 
-    form         name and size of a chunk, as `struct` has it
-    multiple     chunks begin at multiples of so many bytes
+    form         name and size of a chunk, as a format of `struct`
+    multiple     alignment of chunks in bytes
     num_counted  bytes of name and size that are counted in the size
     """
     head = struct.Struct(form)
@@ -102,31 +102,31 @@ def chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_
 
 
 def of_rf64(content: bytes) -> tuple[int, int]:
-    """The size in the chunk ds64, if it has one, as libsndfile reads it."""
+    """(offset of the audio, its bytes) of an RF64 file, by the ds64 chunk if it gives a size, as libsndfile reads it."""
     begin, size = chunk(content, 12, "<4sI", 2, b"data")
     sizes, num_bytes = chunk(content, 12, "<4sI", 2, b"ds64")
-    told = struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
-    return (begin, told) if told > 0 or size == GREATEST else _known(begin, size)
+    counted = struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
+    return (begin, counted) if counted > 0 or size == GREATEST else _known(begin, size)
 
 
 def _of_sphere(content: bytes) -> tuple[int, int]:
-    """(offset, bytes) by the lines of NIST's header such as `sample_count -i 9000`: samples of each channel or, if the size of the file
-    says so, of all channels together, as in the first release of Switchboard."""
+    """(offset, bytes) by the lines of NIST's header such as `sample_count -i 9000`. The count is samples per channel or, if the size of
+    the file shows it, samples of all channels together, as in the first release of Switchboard."""
     begin, (count, num_channels, num_bytes) = sphere.head_bytes(content), sphere.counts(content)
     together = count * num_bytes
     return begin, together if len(content) - begin == together else together * num_channels
 
 
 def is_flac_stream(content: bytes) -> bool:
-    """Whether it is a FLAC file without its length in the header or the last frame, which libsndfile cannot read."""
+    """Whether it is a FLAC file whose length is neither in the header nor in the last frame; libsndfile cannot read it."""
     is_untold = flac_length.is_flac(content) and not flac_length.told(content) and not flac_length.is_without_audio(content)
     return is_untold and flac_length.num_samples(content) is None
 
 
 def holds_several(content: bytes) -> bool:
-    """Whether several files are joined, of which libsndfile would read the first at most.
+    """Whether several files are joined; libsndfile would read at most the first.
 
-    The first pages of the parallel streams of an Ogg file stand together at its start; one after other pages begins another file.
+    The first pages of the parallel streams of an Ogg file are together at its start; a first page after other pages begins another file.
     """
     if content[:4] == b"fLaC":
         return flac_length.holds_several(content)
@@ -143,7 +143,7 @@ def _has_last_page(content: bytes) -> bool:
 
 
 def _marks_of_pages(content: bytes) -> list[int]:
-    """The marks of an Ogg file's pages (RFC 3533); 0 for one that is cut short."""
+    """The header types of the pages of an Ogg file (RFC 3533); 0 for a truncated page."""
     at, marks = 0, []
     while content[at:at + 4] == b"OggS" and at + _OGG_HEAD_BYTES <= len(content):
         mark, body = content[at + 5], at + _OGG_HEAD_BYTES + content[at + _OGG_HEAD_BYTES - 1]

@@ -1,6 +1,6 @@
-"""What follows the audio in a file: other chunks, tags, padding; in an archive, the next entry.
+"""The bytes after the audio in a file: other chunks, tags, padding; in an archive, the next entry.
 
-Chunks behind the audio (LIST, id3, cue, PEAK and many others) are normal in WAV, RF64, W64, AIFF and CAF files.
+Chunks after the audio (LIST, id3, cue, PEAK and many others) are normal in WAV, RF64, W64, AIFF and CAF files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PEEK_BYTES = 4096
 class _Chunks:
     """Layout of the chunks of a format.
 
-    form         name and size, as `struct` has it
-    multiple     chunks begin at multiples of so many bytes, in files that keep to the form
+    form         name and size, as a format of `struct`
+    multiple     alignment of chunks in bytes, in files that follow the standard
     num_counted  bytes of name and size that are counted in the size
     """
 
@@ -36,7 +36,7 @@ class _Chunks:
     num_counted: int = 0
 
     def ends(self, content: bytes, at: int) -> Iterator[int]:
-        """Where the chunk that begins there may end; nowhere if it is none."""
+        """Possible ends of the chunk that begins at `at`; none if it is not a chunk."""
         if at + self.form.size > len(content) or not all(32 <= letter < 127 for letter in content[at:at + 4]):
             return
         name, size = self.form.unpack_from(content, at)
@@ -55,7 +55,7 @@ _CHUNKS = {b"RIFF": _WAV, b"RF64": _WAV, b"RIFX": _AIFF, b"FORM": _AIFF, b"caff"
 
 
 def is_tail(content: bytes, at: int) -> bool:
-    """Whether an audio file has only complete chunks and tags, or nothing, from the end of its audio at the byte `at`."""
+    """Whether only complete chunks and tags, or nothing, follow the audio of a file, which ends at the byte `at`."""
     chunks = _CHUNKS.get(content[:4])
     places = [at, *([at + -at % chunks.multiple] if chunks else [])]
     known = set(places)
@@ -86,7 +86,7 @@ def begins_file(content: bytes, at: int) -> bool:
 
 
 def begins_entry(content: bytes) -> bool:
-    """Whether an archive that goes on so has another entry there, or nothing more: zeros, of which archives are filled up with, may stand
-    before it."""
+    """Whether `content`, the rest of an archive, begins with another entry or is empty; zeros, with which archives are padded, may precede
+    it."""
     rest = content.lstrip(b"\0")
     return not rest or bool(_ENTRY.match(rest)) or rest[_TAR_MARK_AT:].startswith(_TAR_MARK)

@@ -1,7 +1,7 @@
-"""Number of samples in a FLAC file by its frames, for headers that count fewer or none (RFC 9639).
+"""Number of samples in a FLAC file according to its frames, for headers that count fewer or none (RFC 9639).
 
-A frame begins with two bytes of synchronisation and a header of its own, which has its place in the stream, its number of samples and a
-checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file so tells how long the file is.
+A frame begins with two bytes of synchronisation and its own header, which has its position in the stream, its number of samples and a
+checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file therefore gives the length of the file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
-HEADER_BYTES = 42  # the mark and the first block
+HEADER_BYTES = 42  # the marker fLaC and the first metadata block
 _LAST_BLOCK, _TOLD_BITS, _TOLD_END = 0x80, (1 << 36) - 1, 26
 _HEAD = b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22"
 _KEY = re.compile(rb"[^\s\x00-\x1f\x7f]{1,1000}[ \t]")  # before a file in an archive
@@ -22,7 +22,7 @@ _ID3V1_BYTES = 128
 
 
 def told(content: bytes) -> int:
-    """Samples by the header; 0: unknown, as in a stream."""
+    """Number of samples according to the header; 0: unknown, as in a stream."""
     return int.from_bytes(content[21:_TOLD_END], "big") & _TOLD_BITS
 
 
@@ -31,17 +31,17 @@ def is_flac(content: bytes) -> bool:
 
 
 def is_without_audio(content: bytes) -> bool:
-    """Whether it is a FLAC file that ends where its audio would begin, of no samples."""
+    """Whether it is a FLAC file without samples: it ends where its audio would begin."""
     return is_flac(content) and not told(content) and _end_of_head(content) == len(content)
 
 
 def holds_several(content: bytes) -> bool:
-    """Whether files are joined; in an archive a key and a blank stand before each file."""
+    """Whether several files are joined; in an archive a key and a blank precede each file."""
     return any(at > 0 and content[at - 1] not in b" \t" for at in (content.find(head, 1) for head in _HEAD))
 
 
 def num_samples(content: bytes) -> int | None:
-    """Samples by the last frame; None if no complete frame is at the end."""
+    """Number of samples according to the last frame; None if the file does not end with a complete frame."""
     end, slack = _end(content)
     num_checked = 0
     for at, last in _frames(content, end):
@@ -54,19 +54,19 @@ def num_samples(content: bytes) -> int | None:
 
 
 def stream_info(content: bytes) -> tuple[int, int, int]:
-    """(sampling rate in Hz, number of channels, samples; 0 where they are not told) by the header of a FLAC file."""
+    """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from the header of a FLAC file."""
     number = int.from_bytes(content[18:_TOLD_END], "big")
     return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
 
 
 def goes_on(content: bytes) -> bool:
-    """Whether more frames follow than the header counts, the last of them incomplete."""
+    """Whether the file has more frames than its header counts, and the last one is incomplete."""
     end, _ = _end(content)
     return bool(told(content)) and next((last for _, last in _frames(content, end)), 0) > told(content)
 
 
 def ends_as_told(head: bytes, tail: bytes) -> bool:
-    """Whether a file ends with the last of the samples that its header counts, in a complete frame; `tail` are its last bytes."""
+    """Whether a file ends with the last sample that its header counts, in a complete frame; `tail` are its last bytes."""
     end = _without_tag(tail)
     found = islice(_frames_in(tail, 0, end, _block_size(head)), _MOST_CHECKED)
     return any(last == told(head) and _is_whole(tail, at, end, slack=0) for at, last in found)
@@ -79,7 +79,7 @@ def with_length(content: bytes, num: int) -> bytes:
 
 
 def _end(content: bytes) -> tuple[int, int]:
-    """(where the file ends, or the next one in an archive begins; how many bytes before that may be its key)"""
+    """(end of the file, or begin of the next one in an archive; maximum number of bytes before it that may be the key of that one)"""
     nexts = [at for at in (content.find(head, 1) for head in _HEAD) if at > 0]
     if nexts:
         return min(nexts), _MOST_KEY
@@ -87,22 +87,22 @@ def _end(content: bytes) -> tuple[int, int]:
 
 
 def _without_tag(content: bytes) -> int:
-    """Where the file ends, without an ID3 tag at its end."""
+    """The end of the file without an ID3 tag."""
     return len(content) - (_ID3V1_BYTES if content[-_ID3V1_BYTES:][:3] == b"TAG" else 0)
 
 
 def _frames(content: bytes, end: int) -> Iterator[tuple[int, int]]:
-    """`_frames_in` the last part of a whole file."""
+    """`_frames_in` for the last part of a whole file."""
     return _frames_in(content, max(_end_of_head(content), end - _MOST_FRAME_BYTES), end, _block_size(content))
 
 
 def _block_size(head: bytes) -> int:
-    """Samples of a frame, in files whose frames are of equal length."""
+    """Samples per frame, for files whose frames have equal lengths."""
     return int.from_bytes(head[8:10], "big")
 
 
 def _frames_in(content: bytes, first: int, end: int, block_size: int) -> Iterator[tuple[int, int]]:
-    """(offset, samples of the file up to its end) of each frame that begins between `first` and `end`, the last frame first."""
+    """(offset, number of samples of the file up to the end of the frame) of each frame that begins between `first` and `end`, backwards."""
     at = end
     while (at := content.rfind(b"\xff", first, at)) >= 0:
         if content[at + 1 : at + 2] in (b"\xf8", b"\xf9") and (last := _last_sample(content, at, block_size)) is not None:
@@ -110,7 +110,7 @@ def _frames_in(content: bytes, first: int, end: int, block_size: int) -> Iterato
 
 
 def _last_sample(content: bytes, at: int, block_size: int) -> int | None:
-    """Samples up to the end of the frame that begins at `at`; None if no frame begins there."""
+    """Number of samples up to the end of the frame that begins at `at`; None if no frame begins there."""
     head = content[at : at + _MOST_FRAME_HEAD]
     if len(head) < _LEAST_FRAME or head[3] & 1 or head[2] & 15 == 15 or head[2] < 16:
         return None
@@ -129,7 +129,7 @@ def _last_sample(content: bytes, at: int, block_size: int) -> int | None:
 
 
 def _coded_number(content: bytes) -> tuple[int, int]:
-    """(number, how many bytes it takes), coded as UTF-8 codes characters, up to 36 bits; (0, 0) for something else."""
+    """(number, size of its code in bytes), coded like characters in UTF-8, up to 36 bits; (0, 0) for anything else."""
     first = content[0]
     size = 8 - (first ^ 0xFF).bit_length() if first >= 0x80 else 1
     rest = content[1:size]
@@ -142,7 +142,7 @@ def _coded_number(content: bytes) -> tuple[int, int]:
 
 
 def _is_whole(content: bytes, at: int, end: int, slack: int) -> bool:
-    """Whether the frame that begins there ends at `end`, or with no more than a key of an archive before it."""
+    """Whether the frame that begins at `at` ends at `end`, or at most `slack` bytes before it, with the key of an archive between."""
     sums = _checksums(content[at:end], 0x8005, 16)
     if not slack:
         return sums[-1] == 0
@@ -154,7 +154,7 @@ def _checksum(content: bytes, polynomial: int, num_bits: int) -> int:
 
 
 def _checksums(content: bytes, polynomial: int, num_bits: int) -> list[int]:
-    """The cyclic redundancy check up to each byte."""
+    """The cyclic redundancy checks of all prefixes of `content`."""
     table, most, rest, found = _table(polynomial, num_bits), (1 << num_bits) - 1, 0, []
     for byte in content:
         rest = rest << 8 & most ^ table[rest >> (num_bits - 8) ^ byte]
@@ -164,7 +164,7 @@ def _checksums(content: bytes, polynomial: int, num_bits: int) -> list[int]:
 
 @lru_cache
 def _table(polynomial: int, num_bits: int) -> list[int]:
-    """What each value of the highest byte leaves."""
+    """The remainders of the values of the highest byte."""
     return [_remainder(byte << (num_bits - 8), polynomial, num_bits) for byte in range(256)]
 
 
@@ -175,7 +175,7 @@ def _remainder(rest: int, polynomial: int, num_bits: int) -> int:
 
 
 def _end_of_head(content: bytes) -> int:
-    """Where the blocks end that stand before the audio: of a mark, the size in three bytes, and as much content."""
+    """The end of the metadata blocks before the audio; a block has a type byte, its size in three bytes, and its content."""
     at, is_last = 4, False
     while not is_last and at + 4 <= len(content):
         is_last = content[at] >= _LAST_BLOCK

@@ -1,15 +1,15 @@
-r"""Recordings in rooms and noise, as a `Distortion` describes them.
+r"""Apply a `Distortion` to a recording: reverberation and noise.
 
 With speech x of N samples, impulse response h whose direct path is h[d], and noises v_i at s_i dB:
 
     y[t] = a sum_k h[k] x[t + d - k]                   0 <= t < N, a such that y has the power of x
-    z[t] = y[t] + sum_i b_i v_i[t]                     b_i^2 mean(v_i^2) = 10^(-s_i / 10) mean(x^2), means over where v_i sounds
-    out  = c z                                         c such that out has the power of x, less where it would not fit 16 bits
+    z[t] = y[t] + sum_i b_i v_i[t]                     b_i^2 mean(v_i^2) = 10^(-s_i / 10) mean(x^2); mean(v_i^2) over the extent of v_i
+    out  = c z                                         c such that out has the power of x, or less if it would exceed 16 bits
 
-The direct path has no delay and the length stays, so that an alignment of x is one of `out`. Kaldi's wav-reverberate does the same with
---shift-output and --normalize-output; it takes the strongest sample of h for the direct path, which a reflection can be, and the first
-50 ms of h for the power of speech that noises are measured by. Of responses and noises of several channels both take the first, unless a
-noise names another.
+The direct path has no delay and the length is unchanged, so an alignment of x is valid for `out`. Kaldi's wav-reverberate does the same
+with --shift-output and --normalize-output. Two details differ: Kaldi takes the strongest sample of h, which can be a reflection, as the
+direct path, and computes the speech power for the noise levels with the first 50 ms of h. Both programs use the first channel of responses
+and noises; in pyasr a noise can name another channel.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pyasr.data.tables.distortion import Distortion, Noise
 
 _LARGEST = 32767.0
 _SOURCES_KEPT = 8
-_REPAIR = "put the file right, or make the copies again with utils/reverberate_data_dir.py --force"
+_REPAIR = "repair the file, or create the copies again with utils/reverberate_data_dir.py --force"
 
 
 def distorted(samples: np.ndarray, rate: int, distortion: Distortion) -> np.ndarray:
-    """float32 (num_samples,): the recording `samples` at `rate` Hz in this room, with these noises.
+    """The recording `samples` at `rate` Hz with the room and the noises of `distortion`: float32 (num_samples,).
 
-    Digital silence stays as it is. Raises UserError where audio cannot be read, or an impulse response is nothing but zeros.
+    Digital silence is not changed. Raises UserError if audio cannot be read, or an impulse response consists of zeros.
     """
     power = power_of(samples)
     if not power or not distortion.sources:
@@ -47,18 +47,18 @@ def distorted(samples: np.ndarray, rate: int, distortion: Distortion) -> np.ndar
 
 
 def power_of(samples: np.ndarray) -> float:
-    """Mean square; 0 of nothing."""
+    """Mean square; 0 for an empty array."""
     return float(np.mean(np.square(samples, dtype=np.float64))) if len(samples) else 0.0
 
 
 def reverberated(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
-    """float64, as long as `samples`: their convolution, from the direct path of `response` on."""
+    """The convolution of both, from the direct path of `response` on: float64 (len(samples),)."""
     delay = direct_path(response)
     return convolved(samples, response)[delay : delay + len(samples)]
 
 
 def direct_path(response: np.ndarray) -> int:
-    """The sample of an impulse response at which sound arrives: the first peak of a quarter of the greatest magnitude or more."""
+    """The sample of an impulse response at which sound arrives: the first peak of at least a quarter of the maximum magnitude."""
     magnitude = np.abs(response)
     rise = int(np.argmax(magnitude >= 0.25 * magnitude.max()))
     falls = np.flatnonzero(np.diff(magnitude[rise:]) < 0)
@@ -66,7 +66,7 @@ def direct_path(response: np.ndarray) -> int:
 
 
 def convolved(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
-    """float64 (len(samples) + len(response) - 1,): their convolution, by overlapping blocks of some times the response's length."""
+    """The convolution of both, float64 (len(samples) + len(response) - 1,), by overlapping blocks of several times len(response)."""
     size = 1 << (4 * len(response) - 1).bit_length()
     step = size - len(response) + 1
     spectrum = np.fft.rfft(response, size)
@@ -78,7 +78,7 @@ def convolved(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
 
 
 def _add(mixed: np.ndarray, noise: Noise, rate: int, power: float) -> None:
-    """Add a noise of this power where it sounds."""
+    """Add a noise of this power at its position."""
     begin = round((noise.at_s or 0.0) * rate)
     sound = _part(noise, rate)
     if noise.at_s is None:
@@ -90,7 +90,7 @@ def _add(mixed: np.ndarray, noise: Noise, rate: int, power: float) -> None:
 
 
 def _gain(wanted: float, found: float) -> float:
-    """The factor on samples from one power to another; 1 for silence, which no factor changes."""
+    """The factor on samples that changes their power from `found` to `wanted`; 1 for silence."""
     return float(np.sqrt(wanted / found)) if found else 1.0
 
 
@@ -99,26 +99,26 @@ def _part(noise: Noise, rate: int) -> np.ndarray:
     end_s = len(samples) / rate if noise.end_s is None else noise.end_s
     part = samples[round(noise.begin_s * rate) : round(end_s * rate)]
     if not len(part):
-        raise UserError(f"{noise.audio}: no sound between {noise.begin_s:g} s and {end_s:g} s; {_REPAIR}")
+        raise UserError(f"{noise.audio}: no audio between {noise.begin_s:g} s and {end_s:g} s; {_REPAIR}")
     return part
 
 
 def _response(rx: str, rate: int) -> np.ndarray:
     response = source_samples(rx, rate)
     if not np.any(response):
-        raise UserError(f"{rx}: an impulse response without a sample other than 0; {_REPAIR}")
+        raise UserError(f"{rx}: all samples of the impulse response are 0; {_REPAIR}")
     return response
 
 
 @lru_cache(_SOURCES_KEPT)
 def source_samples(rx: str, rate: int, channel: str = "") -> np.ndarray:
-    """An impulse response or a noise at `rate` Hz. Raises UserError where it cannot be read."""
+    """An impulse response or a noise at `rate` Hz. Raises UserError if it cannot be read."""
     return resample(*_read(rx, channel), rate)
 
 
 @lru_cache(maxsize=None)
 def source_duration_s(rx: str) -> float:
-    """Seconds of a noise. Raises UserError where it cannot be read."""
+    """Seconds of a noise. Raises UserError if it cannot be read."""
     samples, rate = _read(rx)
     return len(samples) / rate
 

@@ -1,7 +1,7 @@
-"""Length of an MP3 file by its frames, where its Xing header is wrong or missing (ISO 11172-3, 13818-3; Xing and LAME).
+"""Length of an MP3 file according to its frames, if its Xing header is wrong or missing (ISO 11172-3, 13818-3; Xing and LAME).
 
-libsndfile trusts the Xing header. Without one it guesses the length from the bit rate of the first frame; a file of variable bit rate is
-then decoded too short, or looks cut short.
+libsndfile trusts the Xing header. Without one it estimates the length from the bit rate of the first frame; it then truncates a file of
+variable bit rate, or the file appears to be truncated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _KBITS_2 = 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160
 _RATES, _DIVISORS = (44100, 48000, 32000), {_MPEG_1: 1, 2: 2, 0: 4}  # divisors of MPEG 1, 2 and 2.5
 _XING_WITHIN, _XING_BYTES, _HAS_FRAMES, _HAS_BYTES = 64, 16, 1, 2
 _ID3V1_BYTES, _ID3V2_HEAD_BYTES, _APE_HEAD_BYTES = 128, 10, 32
-_SAME_STREAM = 0xFFFE0C00  # synchronisation, version, layer and rate, which all frames of a file share
+_SAME_STREAM = 0xFFFE0C00  # synchronisation, version, layer and rate, which are equal in all frames of a file
 _HEAD_BYTES, _RESUMED_WITHIN, _MOST_KEY = 4, 1 << 16, 1000
-FRAME_BYTES = _XING_WITHIN + _XING_BYTES  # of a first frame, enough to read its Xing header
+FRAME_BYTES = _XING_WITHIN + _XING_BYTES  # bytes of the first frame that include its Xing header
 _KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MOST_KEY)
 
 
 def goes_on(content: bytes) -> bool:
-    """Whether another file follows the frames that the Xing header counts: files were joined, with or without tags between them."""
+    """Whether another file follows the frames counted by the Xing header: several files were joined, with or without tags between them."""
     begin = _after_tags(content, 0)
     end = begin + _promised(content, begin)
     if end == begin:
@@ -34,7 +34,7 @@ def goes_on(content: bytes) -> bool:
 
 
 def begin_of_frames(file: BinaryIO) -> int:
-    """Where the tags end that stand before the frames of an open file."""
+    """The end of the tags before the frames of an open file."""
     at = 0
     while True:
         file.seek(at)
@@ -44,14 +44,14 @@ def begin_of_frames(file: BinaryIO) -> int:
 
 
 def has_promised_size(head: bytes, num_bytes: int) -> bool:
-    """Whether so many bytes of a file, which begin with the frame `head`, without tags, are those that its Xing header counts; True if it
-    counts none."""
+    """Whether the frames of a file, `num_bytes` without tags, have the size given by the Xing header in the first frame `head`; True if
+    the header gives no size."""
     return (_promised(head, 0) or num_bytes) == num_bytes
 
 
 def with_length(content: bytes) -> bytes:
     """The file with a Xing header that counts all its frames, if its own header counts fewer, or if it has a variable bit rate and no Xing
-    header."""
+    header; other files unchanged."""
     begin = _after_tags(content, 0)
     if not (size := _frame_bytes(content, begin)):
         return content
@@ -68,7 +68,7 @@ def with_length(content: bytes) -> bytes:
 
 
 def _xing_frame(head: bytes, num: int, num_bytes: int) -> bytes:
-    """A silent frame like that of `head` with the number of frames that follow, which mpg123, libsndfile's decoder, reads as a header."""
+    """A silent frame like that of `head` with the number of the following frames, which mpg123, libsndfile's decoder, reads as a header."""
     head = bytes([head[0], head[1] | 1, head[2] & 0x0D, head[3]])  # without a checksum, at a bit rate that is set below
     is_first, is_mono = head[1] >> 3 & 3 == _MPEG_1, head[3] >> 6 == _MONO
     side = {(True, False): 32, (True, True): 17, (False, False): 17, (False, True): 9}[is_first, is_mono]
@@ -94,7 +94,7 @@ def _count(content: bytes, at: int) -> tuple[int, int, bool]:
 
 
 def _gap(content: bytes, at: int, like: bytes) -> int:
-    """Bytes to skip, of damage or tags, to the next two frames of the stream; 0 at its end and where another file of an archive begins."""
+    """Bytes of damage or tags before the next two frames of the stream; 0 at its end, or if another file of an archive begins."""
     place, end = _after_tags(content, at), min(len(content), at + _RESUMED_WITHIN)
     if place > at:
         return place - at
@@ -111,7 +111,7 @@ def _are_alike(content: bytes, at: int, like: bytes) -> bool:
 
 
 def _promised(content: bytes, at: int) -> int:
-    """Bytes of all frames by the Xing header in the frame that begins at `at`; 0 if there is no such header or number."""
+    """Bytes of all frames according to the Xing header in the frame at `at`; 0 without such a header or number."""
     begin = _xing(content, at)
     if not begin:
         return 0
@@ -120,7 +120,7 @@ def _promised(content: bytes, at: int) -> int:
 
 
 def _xing(content: bytes, at: int) -> int:
-    """Offset of the Xing header in the frame that begins at `at`; 0 if there is none."""
+    """Offset of the Xing header in the frame that begins at `at`; 0 if it has none."""
     if not _frame_bytes(content, at):
         return 0
     head = content[at : at + _XING_WITHIN]
@@ -139,14 +139,14 @@ def _frame_bytes(content: bytes, at: int) -> int:
 
 
 def _after_tags(content: bytes, at: int) -> int:
-    """End of the tags that begin at `at`: ID3 and APE, which stand before and after the frames."""
+    """End of the tags that begin at `at`: ID3 and APE, which can precede and follow the frames."""
     while size := tag_bytes(content[at : at + _APE_HEAD_BYTES]):
         at += size
     return at
 
 
 def tag_bytes(head: bytes) -> int:
-    """Bytes of the tag (ID3 or APE) that begins with `head`; 0 if it is no tag."""
+    """Bytes of the tag (ID3 or APE) that begins with `head`; 0 if it is not a tag."""
     if head[:3] == b"TAG":
         return _ID3V1_BYTES
     if head[:3] == b"ID3" and len(head) >= _ID3V2_HEAD_BYTES:

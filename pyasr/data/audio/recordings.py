@@ -1,4 +1,4 @@
-"""The recordings of a data directory: the channel that is meant, at the speed, with the distortion and at the volume that it says."""
+"""Recordings of a data directory, with the channel, speed, distortion and volume that its tables specify."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pyasr.data.tables.rules import overshoot_complaint, speed_complaint
 def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
 
-    channel  which of several channels of its file, the first is 0; ONLY: the one that `reco2file_and_channel` names
+    channel  the channel of a file with several, the first is 0; ONLY: the one named by `reco2file_and_channel`
 
-    Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive
-    number.
+    Raises UserError as `read_audio` does, and if wav.scp lacks the recording, its speed is not from 0.25 to 4, or its volume is not a
+    positive number.
     """
     return next(read_recordings(data, [name], channel))
 
 
 def read_recordings(data: DataDir, names: Iterable[str], channel: int = ONLY, unnamed: int = ONLY) -> Iterator[tuple[np.ndarray, int]]:
-    """What `read_recording` gives of each of `names`. A file that several in a row are channels of is decoded once, and not kept longer.
+    """`read_recording` for each of `names`. A file is decoded once for consecutive recordings that are its channels, and then freed.
 
-    unnamed  the channel of a file of several if neither `channel` nor `reco2file_and_channel` says which
+    unnamed  the channel of a file with several if neither `channel` nor `reco2file_and_channel` names one
     """
     for entry, of_file in groupby(names, key=lambda name: _entry(data, name)):
         *others, last = of_file
@@ -48,13 +48,13 @@ def _entry(data: DataDir, name: str) -> str:
 
 
 def _channel_of(data: DataDir, name: str, audio: np.ndarray, channel: int, unnamed: int) -> np.ndarray:
-    """(num_samples,) of `audio` (num_samples, num_channels)."""
+    """The channel of the recording `name`, (num_samples,), of `audio` (num_samples, num_channels)."""
     label = label_of(data, name) if channel == ONLY and audio.shape[1] > 1 else ""
     return np.ascontiguousarray(audio[:, pick(audio.shape[1], label, f"{name}: {data.wav_scp[name]}", channel, unnamed)])
 
 
 def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> np.ndarray:
-    """The samples of a recording at its speed, in its room and at its volume."""
+    """The samples of a recording after its changes of speed, distortion and volume."""
     samples = change_speed(samples, rate, speed(data, name))
     if name in data.reco2distortion:
         samples = distorted(samples, rate, data.reco2distortion[name])
@@ -62,9 +62,9 @@ def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> n
 
 
 def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> np.ndarray:
-    """What `segments` takes of the `samples` of an utterance's recording, all where it is a recording of its own.
+    """The samples of an utterance, cut from the `samples` of its recording by `segments`; all of them without a segment.
 
-    Raises UserError for a segment that does not lie within its recording, but for 0.5 s at the end.
+    Raises UserError for a segment outside of its recording; an overshoot of up to 0.5 s at the end is allowed.
     """
     segment = data.segments.get(utt)
     if segment is None:
@@ -76,7 +76,7 @@ def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> 
 
 
 def speed(data: DataDir, name: str) -> float:
-    """How many times as fast the recording `name` is to be played. Raises UserError where that is no speed from 0.25 to 4."""
+    """The playback speed of the recording `name`; 1 is the original speed. Raises UserError for a value outside of 0.25 to 4."""
     text = data.reco2speed.get(name, "1")
     if complaint := speed_complaint(text):
         raise UserError(f"{data.path}/{SPEED}: '{name} {text}' is {complaint}; correct the line")
@@ -84,26 +84,26 @@ def speed(data: DataDir, name: str) -> float:
 
 
 def duration_s(data: DataDir, name: str) -> float:
-    """Seconds of a recording: what `reco2dur` says, or `utt2dur` where recordings are utterances; otherwise its audio is read."""
+    """Seconds of a recording, from `reco2dur`, or from `utt2dur` if recordings are utterances; otherwise its audio is read."""
     known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
     if name in known:
         return known[name]
-    samples, rate = read_recording(data, name, channel=0)  # all are of one length
+    samples, rate = read_recording(data, name, channel=0)  # all channels have the same length
     return len(samples) / rate
 
 
 def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:
-    """`samples` played `factor` times as fast, which raises the pitch too, at the same rate: about len(samples) / factor of them."""
+    """`samples` played `factor` times as fast at the same sampling rate, about len(samples) / factor samples; the pitch changes, too."""
     return resample(samples, max(round(rate * factor), 1), rate)
 
 
 def volume(data: DataDir, name: str) -> float:
-    """The factor on the samples of the recording `name`. Raises UserError where that is no positive number."""
+    """The factor on the samples of the recording `name`. Raises UserError if it is not a positive number."""
     text = data.reco2volume.get(name, "1")
     try:
         factor = float(text)
     except ValueError:
         factor = 0.0
     if not 0 < factor < float("inf"):
-        raise UserError(f"{data.path}/{VOLUME}: '{name} {text}' is no positive number; correct the line")
+        raise UserError(f"{data.path}/{VOLUME}: '{name} {text}' is not a positive number; correct the line")
     return factor

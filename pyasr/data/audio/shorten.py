@@ -1,23 +1,24 @@
-r"""Decoder of shorten, by which the SPHERE files of Fisher and WSJ are compressed, versions 1 and 2.
+r"""Decoder of shorten, versions 1 and 2, the compression of the SPHERE files of Fisher and WSJ.
 
 T. Robinson, "SHORTEN: simple lossless and near-lossless waveform compression", CUED/F-INFENG/TR.156, 1994.
 
-`ajkg`, a byte with the version, then bits, the highest of each byte first, of numbers u in the code of Rice:
+A stream has `ajkg`, a byte with the version, then bits, the highest of each byte first, of numbers u in Rice code:
 
     unsigned(n)   u div 2^n zeros, a one, u mod 2^n in n bits
     signed(n)     unsigned(n + 1) of 2 x for x >= 0, of -2 x - 1 for x < 0
-    number()      unsigned(2) tells n, then unsigned(n)
+    number()      unsigned(2) is n, then unsigned(n)
 
-The header has six numbers: type of samples, channels, block size, greatest order of prediction, number of means, bytes to skip. Commands
-follow, unsigned(2): a block of the next channel, with the number `low` and a residual r = signed(low) for each sample x[t],
+The header has six numbers: sample type, channels, block size, maximum order of prediction, number of means, bytes to skip. Commands
+follow, each unsigned(2). Commands 0 to 3, 7 and 8 are a block of the next channel, with the number `low` and a residual r = signed(low)
+for each sample x[t]:
 
-    0         x[t] = r + m                                      m: rounded mean of the means of the channel's last blocks
-    1, 2, 3   x[t] = r + the polynomial of degree 0, 1, 2 through the samples before
+    0         x[t] = r + m                                      m: rounded mean of the means of the last blocks of the channel
+    1, 2, 3   x[t] = r + the polynomial of degree 0, 1, 2 through the previous samples
     7         x[t] = r + (32 + sum_j w[j] (x[t - 1 - j] - m)) / 32 + m         32 weights w as integers
     8         x[t] = 0, without residuals
 
-or 5, the size of the blocks from there on, 6, the number of low bits that were dropped of the samples from there on, or 4, the end.
-Samples of mu-law are places in an order of its codes, which depends on the dropped bits (`_codes`).
+Command 5 sets the size of the following blocks, 6 the number of low bits that were dropped from the following samples, and 4 is the end.
+Samples of mu-law are indices into an order of its codes, which depends on the dropped bits (`_codes`).
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from pyasr.base.compiled.kernels import njit
 _MAGIC, _HEAD_BYTES = b"ajkg", 5
 _VERSIONS = (1, 2)
 _LPC, _ZERO, _END, _SIZE, _SHIFT = 7, 8, 4, 5, 6
-_MU_LAW, _BIG_ENDIAN, _LITTLE_ENDIAN = 8, 3, 5  # types of samples; those of PCM are named by the order of bytes before compression
-_CODINGS = {"ulaw": (_MU_LAW,), "mu-law": (_MU_LAW,), "pcm": (_BIG_ENDIAN, _LITTLE_ENDIAN)}  # types by the sample_coding of SPHERE
-_LEAST_PADDING = 4  # bits, of a stream that is not decoded to see whether it is complete
+_MU_LAW, _BIG_ENDIAN, _LITTLE_ENDIAN = 8, 3, 5  # sample types; PCM types are named after the byte order before compression
+_CODINGS = {"ulaw": (_MU_LAW,), "mu-law": (_MU_LAW,), "pcm": (_BIG_ENDIAN, _LITTLE_ENDIAN)}  # sample types for each sample_coding of SPHERE
+_LEAST_PADDING = 4  # minimum padding in bits of a stream that is accepted as complete without decoding
 _MU_LAW_SHIFTS, _NEGATIVE_ZERO, _BIAS = 13, 0x7F, 132
 _MOST_BLOCK, _MOST_ORDER, _MOST_MEANS, _MOST_BITS = 1 << 16, 256, 256, 32
 _WHOLE, _CUT, _FULL, _DAMAGED = range(4)
-_DIFFERENCES = np.array([[0, 0, 0], [1, 0, 0], [2, -1, 0], [3, -3, 1]])  # weights of the samples before
+_DIFFERENCES = np.array([[0, 0, 0], [1, 0, 0], [2, -1, 0], [3, -3, 1]])  # weights of the previous samples
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """int16 `samples` (num_samples, num_channels) at linear scale; whether the end of the stream was found; how many bytes it has."""
+    """int16 `samples` (num_samples, num_channels) at linear scale, whether the end of the stream was found, and its size in bytes."""
 
     samples: np.ndarray
     is_whole: bool
@@ -51,15 +52,15 @@ class Decoded:
 
 
 def is_stream(content: bytes) -> bool:
-    """Whether it begins as a stream that `decode` reads."""
+    """Whether `content` begins like a stream that `decode` reads."""
     return content[:4] == _MAGIC and len(content) > 4 and content[4] in _VERSIONS
 
 
 def seems_whole(tail: bytes, num_bytes: int) -> bool:
-    """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is taken to be complete without decoding it: it has a multiple of 4
-    bytes behind its head and ends with the end command, bits 0100, and 4 to 31 zero bits of padding.
+    """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is accepted as complete without decoding: it has a multiple of 4
+    bytes after its head and ends with the end command, bits 0100, and 4 to 31 zero bits of padding.
 
-    It is False for an eighth of the complete streams, which have less padding and have to be decoded. It is True for about 4 in 1,000
+    The result is False for an eighth of the complete streams, which have less padding and must be decoded. It is True for about 4 in 1,000
     streams of speech that were cut at a random byte, and for none whose SPHERE file was cut at a multiple of 512 bytes.
     """
     bits = int.from_bytes(tail, "big")
@@ -69,47 +70,47 @@ def seems_whole(tail: bytes, num_bytes: int) -> bool:
 
 
 def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded:
-    """The audio of a stream, up to its end or to that of `content`, and what follows it.
+    """Decode a stream up to its end, or to the end of `content`.
 
-    num_channels, coding  as the header of the SPHERE file says
-    most                  samples of each channel, for which there is room
+    num_channels, coding  from the header of the SPHERE file
+    most                  maximum number of samples per channel
 
-    Raises ValueError, with a part of a sentence, for a stream of another kind, a damaged one, and one of more samples.
+    Raises ValueError, with a clause for an error message, for a stream of another kind, a damaged stream, and one with more samples.
     """
     if len(content) < _HEAD_BYTES:
         return Decoded(np.zeros((0, num_channels), np.int16), False, len(content))
     if not is_stream(content):
-        raise ValueError("its audio does not begin as shorten's of version 1 or 2")
+        raise ValueError("its audio does not begin like a shorten stream of version 1 or 2")
     data = np.frombuffer(content, np.uint8, offset=_HEAD_BYTES)
     kind, channels, size, order, num_means, begin = _head(data)
     if begin > 8 * len(data):
         return Decoded(np.zeros((0, num_channels), np.int16), False, len(content))
     if kind not in _CODINGS.get(coding, ()):
-        raise ValueError(f"shorten's samples of type {kind} under the coding {coding} of its header are not read")
+        raise ValueError(f"shorten samples of type {kind} do not match the coding {coding} of its header")
     if channels != num_channels or channels < 1:
-        raise ValueError(f"{channels} channels, but the header tells {num_channels}")
+        raise ValueError(f"{channels} channels, but the header gives {num_channels}")
     if order > _MOST_ORDER or num_means > _MOST_MEANS:
-        raise ValueError("damaged, the numbers at the begin of its audio are out of bounds")
+        raise ValueError("damaged, the parameters of the shorten stream are out of bounds")
     samples = np.empty((most, num_channels), np.int16)
     table = _mu_law_samples() if kind == _MU_LAW else np.zeros((0, 0), np.int16)
     found, num, end = _decode(data, begin, content[4] > 1, size, order, num_means, table, samples)
     if found == _FULL:
-        raise ValueError(f"its header tells {most} samples, and more follow")
+        raise ValueError(f"its header counts {most} samples, but more follow")
     if found == _DAMAGED:
-        raise ValueError(f"damaged, what follows {num} samples is not shorten's")
+        raise ValueError(f"damaged, no valid shorten data after {num} samples")
     return Decoded(samples[:num], found == _WHOLE, _HEAD_BYTES + 4 * -(-end // 32))
 
 
 @lru_cache(maxsize=1)
 def _mu_law_samples() -> np.ndarray:
-    """int16 (13, 257): sample of mu-law for each number of dropped bits and each decoded value from -129 to 127."""
+    """The linear sample for each number of dropped bits and each decoded value from -129 to 127 of mu-law, int16 (13, 257)."""
     codes = [(order := _codes(shift))[:128] + [_NEGATIVE_ZERO] + order[128:] for shift in range(_MU_LAW_SHIFTS)]
     return np.array([[_linear(code) for code in row] for row in codes], np.int16)
 
 
 def _codes(shift: int) -> list[int]:
-    """All codes of mu-law, in the middle those of the least magnitudes: of either sign first those that stand for a multiple of 2^shift
-    steps of 8, then the others."""
+    """All codes of mu-law, with the smallest magnitudes in the middle: for each sign, first the codes whose cell contains a multiple of
+    2^shift steps of 8, then the others."""
     def rank(code: int) -> tuple[bool, int]:
         """Order among the codes of a sign."""
         low, high = _cell(code)
@@ -120,20 +121,20 @@ def _codes(shift: int) -> list[int]:
 
 
 def _cell(code: int) -> tuple[int, int]:
-    """The magnitudes (least, first beyond) that a code of mu-law stands for (G.711), at 16 bits."""
+    """The range of magnitudes (minimum, first beyond) of a code of mu-law (G.711), at 16 bits."""
     exponent, mantissa = (~code >> 4) & 7, ~code & 15
     return ((16 + mantissa) << (exponent + 3)) - _BIAS, ((17 + mantissa) << (exponent + 3)) - _BIAS
 
 
 def _linear(code: int) -> int:
-    """The sample that a code of mu-law is decoded to: the middle of its cell."""
+    """The decoded sample of a code of mu-law: the middle of its cell."""
     magnitude = sum(_cell(code)) // 2
     return magnitude if code & 128 else -magnitude
 
 
 @njit(nogil=True, cache=True)
 def _unsigned(data, at, num_bits):
-    """(a number whose code begins at the bit `at`, the bit behind it); beyond the end of `data` where these end before."""
+    """(the number whose code begins at the bit `at`, the bit after the code); a bit beyond `data` if the code is truncated."""
     end, begin = 8 * len(data), at
     while at < end and not data[at >> 3] >> (7 - (at & 7)) & 1:
         at += 1
@@ -158,14 +159,14 @@ def _signed(data, at, num_bits):
 
 @njit(nogil=True, cache=True)
 def _number(data, at):
-    """A number that has its size before it; one of more than 32 bits as if `data` ended before."""
+    """A number preceded by its size; a number of more than 32 bits is treated as truncated."""
     num_bits, at = _unsigned(data, at, 2)
     return _unsigned(data, at, num_bits) if num_bits <= _MOST_BITS else (0, 8 * len(data) + 1)
 
 
 @njit(nogil=True, cache=True)
 def _head(data):
-    """(type, channels, block size, order, number of means, first bit behind the header)"""
+    """(type, channels, block size, order, number of means, first bit after the header)"""
     kind, at = _number(data, 0)
     num_channels, at = _number(data, at)
     size, at = _number(data, at)
@@ -180,7 +181,7 @@ def _head(data):
 
 @njit(nogil=True, cache=True)
 def _decode(data, at, rounds, size, order, num_means, table, out):
-    """(what was found, samples of each channel in `out` (most, num_channels), first bit behind it).
+    """(status, number of samples per channel written to `out` (most, num_channels), first bit after them).
 
     rounds  whether means and predictions are rounded, as in version 2
     table   samples of mu-law by dropped bits and value; empty for PCM
@@ -222,7 +223,7 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
 
 @njit(nogil=True, cache=True)
 def _read_block(data, at, command, mean, rounds, samples, first):
-    """The bit behind a block, whose samples are put behind the `first` before it; -1 for one that is damaged."""
+    """Decode a block to `samples`, after its `first` previous samples; the bit after the block, -1 for a damaged block."""
     if command == _ZERO:
         samples[first:] = 0
         return at
@@ -241,7 +242,7 @@ def _read_block(data, at, command, mean, rounds, samples, first):
 
 @njit(nogil=True, cache=True)
 def _read_predicted(data, at, low, mean, rounds, samples, first):
-    """The same of a block of linear prediction."""
+    """The same for a block of linear prediction."""
     order, at = _unsigned(data, at, 2)
     if order > first:
         return -1
@@ -259,7 +260,7 @@ def _read_predicted(data, at, low, mean, rounds, samples, first):
 
 @njit(nogil=True, cache=True)
 def _write_block(samples, shift, table, out):
-    """Put the samples at linear scale into `out`; whether they are samples of 16 bits, or codes of mu-law."""
+    """Write the samples at linear scale to `out`; False if they are not 16-bit samples or codes of mu-law."""
     if table.size:
         return _write_mu_law(samples, shift, table, out)
     for t in range(len(samples)):
@@ -285,7 +286,7 @@ def _write_mu_law(samples, shift, table, out):
 
 @njit(nogil=True, cache=True)
 def _mean_of(means, rounds, shift):
-    """The mean that a block of the channel with these means is coded around."""
+    """The offset of a block of the channel with these means."""
     if len(means) == 0:
         return 0
     mean = _quotient(means.sum() + (len(means) // 2 if rounds else 0), len(means))
@@ -294,7 +295,7 @@ def _mean_of(means, rounds, shift):
 
 @njit(nogil=True, cache=True)
 def _add_mean(means, samples, rounds, shift):
-    """Put the mean of a block in the place of the oldest one."""
+    """Replace the oldest mean by the mean of a block."""
     if len(means) == 0:
         return
     means[:-1] = means[1:]
@@ -304,5 +305,5 @@ def _add_mean(means, samples, rounds, shift):
 
 @njit(nogil=True, cache=True)
 def _quotient(number, divisor):
-    """Rounded toward zero, as C divides."""
+    """The quotient rounded toward zero, as in C."""
     return number // divisor if number >= 0 else -(-number // divisor)

@@ -1,8 +1,8 @@
-"""Copies of utterances in rooms and in noise, as Kaldi's reverberate_data_dir.py and augment_data_dir.py make them.
+"""Reverberant and noisy copies of utterances, as Kaldi's reverberate_data_dir.py and augment_data_dir.py create them.
 
 T. Ko, V. Peddinti, D. Povey, M. Seltzer, S. Khudanpur, "A study on data augmentation of reverberant speech for robust speech recognition",
 ICASSP 2017; D. Snyder et al., "X-vectors: robust DNN embeddings for speaker recognition", ICASSP 2018 (noises, babble and their SNRs). No
-audio is written: the table `reco2distortion` says what becomes of a recording when it is read.
+audio is written: the table `reco2distortion` describes the changes that are applied when a recording is read.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ _LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
 
 @dataclass(frozen=True)
 class AugmentOptions:
-    """What copies are made in."""
+    """Rooms, noises and names of the copies."""
 
-    rir_list: Path | None = option(None, "list of impulse responses, as utils/simulate_rirs.py and Kaldi write it")
-    speech_rvb_probability: float = option(1.0, "share of recordings that get an impulse response",
+    rir_list: Path | None = option(None, "list of room impulse responses, as written by utils/simulate_rirs.py or Kaldi")
+    speech_rvb_probability: float = option(1.0, "probability that a recording is reverberated",
                                            minimum=0.0, maximum=1.0, only=if_set("rir-list"))  # fmt: skip
-    fg_noise: Path | None = option(None, "list or data directory of noises that sound one after the other")
-    fg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB, one of which is drawn",
+    fg_noise: Path | None = option(None, "list or data directory of foreground noises, added one after the other")
+    fg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios in dB, one is drawn for each foreground noise",
                           only=if_set("fg-noise"))  # fmt: skip
-    fg_interval: float = option(0.0, "seconds between the end of one and the beginning of the next", minimum=0.0,
+    fg_interval: float = option(0.0, "seconds between the end of a foreground noise and the next", minimum=0.0,
                                 only=if_set("fg-noise"))  # fmt: skip
-    bg_noise: Path | None = option(None, "list or data directory of noises that sound all the time")
-    bg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB", only=if_set("bg-noise"))
-    num_bg_noises: str = option("1", "how many of these at once, one of which numbers is drawn",
+    bg_noise: Path | None = option(None, "list or data directory of background noises, added to the whole recording")
+    bg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios in dB, one is drawn for each background noise", only=if_set("bg-noise"))
+    num_bg_noises: str = option("1", "numbers of simultaneous background noises, one is drawn for each recording",
                                 only=if_set("bg-noise"))  # fmt: skip
-    num_babble: str = option("", "how many other speakers of the data talk at once, such as 3:4:5:6:7; none unless given")
-    babble_snrs: str = option("20:17:15:13", "signal-to-noise ratios of each of them in dB",
+    num_babble: str = option("", "numbers of other speakers to mix in, such as 3:4:5:6:7, one is drawn; empty: no babble")
+    babble_snrs: str = option("20:17:15:13", "signal-to-noise ratios in dB, one is drawn for each babble speaker",
                               only=if_set("num-babble"))  # fmt: skip
-    num_replications: int = option(1, "copies of each utterance", minimum=1)
-    include_original_data: bool = option(False, "keep the utterances as they are besides")
-    prefix: str = option("rev", "what names of utterances and speakers begin with, before the number of the copy and a hyphen",
+    num_replications: int = option(1, "number of copies of each utterance", minimum=1)
+    include_original_data: bool = option(False, "include the original utterances, too")
+    prefix: str = option("rev", "prefix of the names of utterances and speakers; the number of the copy and a hyphen follow it",
                          only=unless_set("utt-suffix"))  # fmt: skip
-    utt_suffix: str = option("", "what names of utterances end with, after a hyphen, in place of a prefix; speakers keep theirs")
-    augment_seed: int = option(0, "seed of all that is drawn")
+    utt_suffix: str = option("", "suffix of the names of utterances, after a hyphen, instead of a prefix; speakers are not renamed")
+    augment_seed: int = option(0, "seed of all random choices")
 
     def renaming(self, copy: int) -> Renaming:
-        """Names of the 1-based copy."""
+        """Names in copy number `copy`, from 1."""
         if self.utt_suffix:
             return Renaming(utt_suffix=f"-{self.utt_suffix}{copy if self.num_replications > 1 else ''}")
         prefix = f"{self.prefix}{copy}-"
@@ -68,15 +68,15 @@ class AugmentOptions:
 
 
 def augmented(data: DataDir, options: AugmentOptions) -> Tables:
-    """The tables of the copies, without those of features. `utt2uniq` leads to the utterance as it was.
+    """The tables of the copies, without feature tables. `utt2uniq` maps each copy to the original utterance.
 
-    Raises UserError where nothing is to be changed, for lists that cannot be used, and for data without audio or distorted already.
+    Raises UserError if no change is requested, for unusable lists, and for data without audio or with distortions already.
     """
     if any(found.sources for found in data.reco2distortion.values()):
-        raise UserError(f"{data.path}/{DISTORTION}: these are copies with noise or rooms; copy the data that they were made of")
+        raise UserError(f"{data.path}/{DISTORTION}: these utterances are already noisy or reverberant copies; give the original data")
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, "spk2utt")}
     if "wav.scp" not in tables:
-        raise UserError(f"{data.path}/wav.scp: missing; noise and rooms need audio")
+        raise UserError(f"{data.path}/wav.scp: missing; give a data directory with audio")
     with_audio = at_hand(tables["wav.scp"])
     if silent := min((name for name in map(data.recording, data.utterances) if name not in with_audio), default=""):
         raise UserError(f"{data.path}/wav.scp: no line for {silent}; run utils/fix_data_dir.py {data.path}")
@@ -93,7 +93,7 @@ def _copy(tables: Tables, renaming: Renaming, draw: Callable[[str], Distortion])
 
 
 class _Drawing:
-    """Draws a distortion for each recording, from a stream named by the seed, the recording and the number of the copy."""
+    """Draws a distortion for each recording, by a generator seeded with the seed, the recording and the number of the copy."""
 
     def __init__(self, data: DataDir, options: AugmentOptions):
         self.data, self.options = data, options
@@ -109,11 +109,11 @@ class _Drawing:
         self.num_background = _counts(options, "num_bg_noises")
         self.num_babble = _counts(options, "num_babble") if options.num_babble else []
         if self.babble and max(self.num_babble) > self.babble.num_others:
-            asked = f"--num-babble {options.num_babble}: {self.babble.num_others} other speakers are in {data.path}"
-            log.warning(f"{asked}; where more are drawn, all of them talk")
+            found = f"--num-babble {options.num_babble}: {data.path} has {self.babble.num_others} other speakers"
+            log.warning(f"{found}; if a larger number is drawn, all of them are mixed in")
 
     def distortion(self, recording: str, copy: int) -> Distortion:
-        """The one of the 1-based copy."""
+        """The distortion of a recording in copy number `copy`, from 1."""
         rng = generator(self.options.augment_seed, "distortion", recording, copy)
         reverberates = self.rirs and rng.random() < self.options.speech_rvb_probability
         rir = self.rirs.draw(rng) if reverberates else None
@@ -134,7 +134,7 @@ class _Drawing:
                 for audio, begin_s, end_s, channel in self.babble.draw(recording, rng.choice(self.num_babble), rng)]
 
     def _foreground_noises(self, recording: str, rir: Sound | None, rng: np.random.Generator) -> list[Noise]:
-        """One after the other over the whole recording, each from a place of its own in the room."""
+        """Noises one after the other over the whole recording, each from its own position in the room."""
         if self.foreground is None:
             return []
         noises, at_s, end_s = [], rng.random() * self.options.fg_interval, duration_s(self.data, recording)
@@ -148,7 +148,7 @@ class _Drawing:
 
 
 class Babble:
-    """Utterances of other speakers, as they were recorded: copies of utterances that are there, and those at other speeds are left out."""
+    """Utterances of other speakers as recorded: copies of utterances in the same data, and utterances at other speeds, are skipped."""
 
     def __init__(self, data: DataDir):
         self.data = data
@@ -156,17 +156,17 @@ class Babble:
         whole = data.utterances.take(np.flatnonzero(np.fromiter(map(self._is_whole, data.utterances), bool)))
         self._of_speaker = Groups(whole, map(data.utt2spk.__getitem__, whole))
         if len(self._of_speaker) < 2:
-            raise UserError(f"{data.path}: babble takes two speakers or more, with utterances at their own speed; leave --num-babble away")
+            raise UserError(f"{data.path}: babble requires two or more speakers with utterances at original speed; omit --num-babble")
 
     def _is_whole(self, utt: str) -> bool:
-        """Whether an utterance is no copy of one that is there, and at its own speed."""
+        """Whether an utterance is at its original speed and not a copy of another one of the data."""
         original = self._original[utt]
         is_copy = original != utt and original in self.data.utt2spk
         return not is_copy and speed(self.data, self.data.recording(utt)) == 1
 
     @property
     def num_others(self) -> int:
-        """How many can talk beside one speaker."""
+        """Number of other speakers available for the recordings of one speaker."""
         return len(self._of_speaker) - 1
 
     @cached_property
@@ -175,16 +175,16 @@ class Babble:
         return Groups(self.data.utterances, map(self.data.recording, self.data.utterances))
 
     def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None, str]]:
-        """(audio, begin, end in seconds, channel) of an utterance each of `num` speakers who do not speak in the recording, or of all of
-        them."""
+        """(audio, begin, end in seconds, channel) of one utterance of each of `num` speakers who do not speak in the recording, or of all
+        such speakers if there are fewer."""
         known = self._of_speaker.names
         own = sorted(known.line_of(speaker) for speaker in self._speakers_in(recording) if speaker in known)
         num_others = len(known) - len(own)
-        chosen = [self._of_speaker.group(_beside(i, own)) for i in rng.choice(num_others, min(num, num_others), replace=False)]
+        chosen = [self._of_speaker.group(_skipping(i, own)) for i in rng.choice(num_others, min(num, num_others), replace=False)]
         return [self._place(utterances[rng.integers(len(utterances))]) for utterances in chosen]
 
     def _speakers_in(self, recording: str) -> set[str]:
-        """Those who speak in it."""
+        """The speakers of a recording."""
         utt2spk = self.data.utt2spk
         return {utt2spk.get(self._original[utt], utt2spk[utt]) for utt in self._utterances.get(recording, ())}
 
@@ -194,8 +194,8 @@ class Babble:
         return self.data.wav_scp[recording], segment.begin_s, end_s, label_of(self.data, recording)
 
 
-def _beside(number: int, taken: list[int]) -> int:
-    """The one of this number among 0, 1, ... without those of the ascending list `taken`."""
+def _skipping(number: int, taken: list[int]) -> int:
+    """Element `number` of the sequence 0, 1, ... without the elements of the ascending list `taken`."""
     for index in taken:
         number += number >= index
     return number
@@ -206,13 +206,13 @@ def _rounded(value: float) -> float:
 
 
 def _numbers(options: AugmentOptions, name: str) -> list[float]:
-    """The numbers of an option such as '20:15:10'. Raises UserError for others than from -100 to 100."""
-    return _parsed(options, name, float, -100, "numbers from -100 to 100 with colons between them, such as 20:15:10")
+    """The numbers of an option such as '20:15:10'. Raises UserError for numbers outside of -100 to 100."""
+    return _parsed(options, name, float, -100, "numbers from -100 to 100, separated by colons, such as 20:15:10")
 
 
 def _counts(options: AugmentOptions, name: str) -> list[int]:
-    """The numbers of an option such as '3:4:5'. Raises UserError for others than from 1 to 100."""
-    return _parsed(options, name, int, 1, "whole numbers from 1 to 100 with colons between them, such as 3:4:5")
+    """The numbers of an option such as '3:4:5'. Raises UserError for numbers outside of 1 to 100."""
+    return _parsed(options, name, int, 1, "whole numbers from 1 to 100, separated by colons, such as 3:4:5")
 
 
 def _parsed(options: AugmentOptions, name: str, kind: type, least: int, expected: str) -> list:

@@ -1,7 +1,7 @@
-"""Further copies of utterances at other speeds and volumes, with the names that Kaldi's perturb_data_dir_speed.sh gives them.
+"""Copies of utterances at other speeds and volumes, named as by Kaldi's perturb_data_dir_speed.sh.
 
 T. Ko, V. Peddinti, D. Povey, S. Khudanpur, "Audio augmentation for speech recognition", Interspeech 2015. No audio is written: the tables
-`reco2speed` and `reco2volume` say what becomes of a recording when it is read (`pyasr.data.audio.recordings`).
+`reco2speed` and `reco2volume` have the factors that are applied when a recording is read (`pyasr.data.audio.recordings`).
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ _DURATIONS = ("utt2dur", "reco2dur")
 
 @dataclass(frozen=True)
 class Perturbation:
-    """What is changed."""
+    """Speeds of the copies and range of the volumes."""
 
-    speeds: str = option("0.9 1.1", "speeds of the copies that are added to the data, separated by blanks")
-    perturb_volume: bool = option(False, "give every recording a volume drawn at random")
-    min_volume: float = option(0.125, "least factor of volumes", minimum=1e-3, only=if_set("perturb-volume"))
-    max_volume: float = option(2.0, "greatest factor of volumes", minimum=1e-3, only=if_set("perturb-volume"))
-    seed: int = option(0, "seed of volumes", only=if_set("perturb-volume"))
+    speeds: str = option("0.9 1.1", "speed factors of the copies to add, separated by blanks; empty: no copies")
+    perturb_volume: bool = option(False, "multiply each recording by a random volume factor")
+    min_volume: float = option(0.125, "minimum volume factor", minimum=1e-3, only=if_set("perturb-volume"))
+    max_volume: float = option(2.0, "maximum volume factor", minimum=1e-3, only=if_set("perturb-volume"))
+    seed: int = option(0, "seed of the volume factors", only=if_set("perturb-volume"))
 
     def factors(self) -> list[str]:
-        """The speeds as they are written. Raises UserError for one that is no speed, is 1, or stands there twice."""
+        """The speeds, as written in the option. Raises UserError for an invalid speed, 1, or a duplicate."""
         found = self.speeds.split()
         for speed in found:
             if speed_complaint(speed) or float(speed) == 1 or found.count(speed) > 1:
-                wanted = f"a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once"
-                raise UserError(f"--speeds '{self.speeds}': '{speed}' should be {wanted}")
+                expected = f"a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once"
+                raise UserError(f"--speeds '{self.speeds}': '{speed}' must be {expected}")
         return found
 
     def check_volumes(self) -> None:
-        """Raise UserError for limits in the wrong order."""
+        """Raise UserError if the minimum volume is above the maximum."""
         if self.perturb_volume and self.min_volume > self.max_volume:
-            raise UserError(f"--min-volume {self.min_volume:g} is above --max-volume {self.max_volume:g}; give the least and the greatest")
+            raise UserError(f"--min-volume {self.min_volume:g} is above --max-volume {self.max_volume:g}; exchange the two values")
 
     def volume(self, recording: str) -> str:
-        """The factor drawn for a recording."""
+        """The random volume factor of a recording."""
         return f"{generator(self.seed, 'volume', recording).uniform(self.min_volume, self.max_volume):.4f}"
 
 
 def perturbed(data: DataDir, options: Perturbation) -> Tables:
-    """The tables of `data` without those of features, with a copy at each speed, and volumes.
+    """The tables of `data` except feature tables, with a copy at each speed, and volumes.
 
-    A copy's names begin with `sp0.9-`; speakers of another speed are other speakers. `utt2uniq` leads to the utterance as it was.
-    Speeds and volumes that the data have already are multiplied. Raises UserError for times, durations, speeds and volumes that are none.
+    The names in a copy begin with, for example, `sp0.9-`; the copy of a speaker is another speaker. `utt2uniq` maps each utterance to the
+    original one. Existing speeds and volumes of the data are multiplied. Raises UserError for invalid times, durations, speeds and volumes.
     """
     _check_times(data)
     options.check_volumes()
@@ -64,7 +64,7 @@ def perturbed(data: DataDir, options: Perturbation) -> Tables:
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     speeds = options.factors()
     if speeds and any(found.sources for found in data.reco2distortion.values()):
-        raise UserError(f"{data.path}/{DISTORTION}: noise and rooms are added to speech at its speed; perturb speeds before them")
+        raise UserError(f"{data.path}/{DISTORTION}: the data are noisy or reverberant copies; perturb speeds before adding noise and rooms")
     if speeds:
         tables[SPEED] = completed(SPEED, data.reco2speed, tables.get("wav.scp", {}))
     tables = joined([tables, *(_at_speed(tables, speed) for speed in speeds)])
@@ -75,7 +75,7 @@ def perturbed(data: DataDir, options: Perturbation) -> Tables:
 
 
 def _check_times(data: DataDir) -> None:
-    """Raise UserError for a line of segments, durations, speeds or volumes that is none."""
+    """Raise UserError for an invalid line of segments, durations, speeds or volumes."""
     data.segments
     for name in filter(data.has, _DURATIONS):
         number_table(data.path / name)
@@ -100,6 +100,6 @@ def _at_speed(tables: Tables, speed: str) -> Tables:
 
 
 def _segment_at(segment: str, speed: float) -> str:
-    """'RECORDING BEGIN END' with the times of another speed; -1 remains the end of the recording."""
+    """'RECORDING BEGIN END' with times at another speed; -1 still means the end of the recording."""
     recording, *times = segment.split()
     return " ".join([recording, *(time if float(time) < 0 else f"{float(time) / speed:.4f}" for time in times)])

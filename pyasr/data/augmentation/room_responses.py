@@ -1,16 +1,16 @@
 r"""Impulse responses of empty rooms with six flat walls, by the image method.
 
-J. B. Allen, D. A. Berkley, "Image method for efficiently simulating small-room acoustics", JASA 65 (1979). A wall reflects as if a second
-source stood behind it, so that in a room of size L a source at s is heard at r from all places, for each axis
+J. B. Allen, D. A. Berkley, "Image method for efficiently simulating small-room acoustics", JASA 65 (1979). A reflection at a wall is
+equivalent to an image of the source behind the wall. In a room of size L, the images of a source at s are, on each axis, at
 
     x = (1 - 2p) s + 2 n L       p = 0, 1,  n = ..., -1, 0, 1, ...    after |n - p| + |n| reflections
 
-With d the distance from a place to r and k its reflections, all axes taken together, the response is (Allen and Berkley, eq. 10)
+With d the distance from an image to the receiver r and k its number of reflections on all axes, the response is (Allen and Berkley, eq. 10)
 
-    h(t) = sum  (1 - a)^(k / 2) / (4 pi d)  delta(t - d / c)          a: share of the energy that walls absorb
+    h(t) = sum  (1 - a)^(k / 2) / (4 pi d)  delta(t - d / c)          a: fraction of the energy that walls absorb
 
-The pulses are put on a grid of 16 points a sample, which is then band-limited: arrivals lie between samples too. As theirs, the responses
-are freed of what is below 100 Hz, where reflections that are all positive pile up.
+The pulses are placed on a grid of 16 points per sample, which is then band-limited, so arrivals can be between samples. As in that paper,
+a high-pass filter removes frequencies below 100 Hz, in which the reflections, which are all positive, accumulate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAST_DISTANCE_M = 1e-2
 
 @dataclass(frozen=True)
 class Room:
-    """A room of width, length and height in metres, all of whose walls absorb the same share of the energy."""
+    """A room of width, length and height in metres; all walls absorb the same fraction of the energy."""
 
     size: tuple[float, float, float]
     absorption: float
@@ -43,7 +43,7 @@ class Room:
 
 
 def impulse_response(room: Room, source: np.ndarray, receiver: np.ndarray, rate: int, duration_s: float) -> np.ndarray:
-    """float32 (duration_s * rate,): what is heard at `receiver` of a pulse at `source`, places (3,) in metres from a corner of the room."""
+    """The response at `receiver` to a pulse at `source`, float32 (duration_s * rate,); positions (3,) in metres from a corner."""
     grid_rate = rate * _OVERSAMPLING
     reach = SPEED_OF_SOUND * duration_s
     (dx, kx), (dy, ky), (dz, kz) = (_images(*axis, reach) for axis in zip(room.size, source, receiver))
@@ -70,7 +70,7 @@ def _images(size: float, source: float, receiver: float, reach: float) -> tuple[
 
 
 def high_passed(response: np.ndarray, rate: int) -> np.ndarray:
-    """float32: the response through Allen and Berkley's filter of second order, whose corner is at 100 Hz."""
+    """The response after Allen and Berkley's second-order high-pass filter with the corner frequency 100 Hz, float32."""
     size = 1 << (len(response) + rate // 10).bit_length()
     w = 2 * np.pi * _HIGH_PASS_HZ / rate
     r = np.exp(-w)
@@ -93,7 +93,7 @@ def decay_time_s(response: np.ndarray, rate: int) -> float:
 
 
 def without_tail(response: np.ndarray) -> np.ndarray:
-    """The response up to where a millionth of its energy is left, -60 dB."""
+    """The response up to the point at which a millionth of its energy remains (-60 dB)."""
     return response[: np.count_nonzero(_energy_left(response) > 1e-6)]
 
 

@@ -1,11 +1,11 @@
 """Lists of noises and of impulse responses.
 
-A line is `PATH`, `KEY PATH` as in wav.scp, or Kaldi's, with what is known of the sound before the path:
+A line is `PATH`, `KEY PATH` as in wav.scp, or in Kaldi's format, with properties of the sound before the path:
 
     --rir-id 7 --room-id room3 --rt-60 0.41 rirs/room3-1.wav
     --noise-id 12 --noise-type point-source --bg-fg-type foreground noises/cough.wav
 
-In place of a path there may be a command that ends in a bar, behind a key or what is known. A data directory stands for its wav.scp.
+Instead of a path, a command that ends in a bar is allowed after a key or properties. A data directory can be given instead of its wav.scp.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ FOREGROUND, BACKGROUND = "foreground", "background"
 
 @dataclass(frozen=True)
 class Sound:
-    """A noise or an impulse response: where it is, the room it is of, whether it lies behind speech or stands out, which channel of its
-    file it is; "" where unknown."""
+    """A noise or an impulse response: its entry, its room, FOREGROUND or BACKGROUND, its channel in the file; "" if unknown."""
 
     audio: str
     room: str = ""
@@ -42,11 +41,11 @@ class Sound:
 
 
 class SoundList:
-    """The sounds of a list, to be drawn by their weights.
+    """The sounds of a list, which are drawn by their weights.
 
-    ground  FOREGROUND or BACKGROUND leaves out those of which the list says that they are of the other kind
+    ground  FOREGROUND or BACKGROUND skips sounds that the list assigns to the other kind
 
-    Raises UserError for a line that is none, for commands where they are refused, and where no sound is left.
+    Raises UserError for an invalid line, for refused commands, and if no sound remains.
     """
 
     def __init__(self, path: Path, ground: str = ""):
@@ -58,7 +57,7 @@ class SoundList:
         sounds = [replace(sound, audio=placed(root, sound.audio), channel=labels.get(key, "")) for key, sound in zip(keys, sounds)]
         self.sounds = [sound for sound in sounds if not ground or sound.ground in ("", ground)]
         if not self.sounds:
-            raise UserError(f"{self.path}: no {ground or 'sound'} in this list; write a path a line")
+            raise UserError(f"{self.path}: no {f'{ground} noise' if ground else 'sound'} in this list; write one path per line")
         admit_table({sound.audio: sound.audio for sound in self.sounds}, self.path)
         self._weights = _shares(self.sounds)
         self._of_room: dict[str, list[Sound]] = {}
@@ -66,29 +65,29 @@ class SoundList:
             self._of_room.setdefault(sound.room, []).append(sound)
 
     def check_files(self) -> None:
-        """Raise UserError where a sound's file is missing."""
+        """Raise UserError if the file of a sound is missing."""
         for sound in self.sounds:
             if complaint := look_at_audio(sound.audio, "exists", sound.channel).complaint:
                 raise UserError(f"{self.path}: {sound.audio}: {complaint}; correct the list")
 
     def draw(self, rng: np.random.Generator) -> Sound:
-        """One of the sounds."""
+        """A random sound."""
         return self.sounds[rng.choice(len(self.sounds), p=self._weights)]
 
     def draw_in_room(self, other: Sound, rng: np.random.Generator) -> Sound | None:
-        """Another sound of the room of `other`; None where none is known."""
+        """A random other sound of the room of `other`; None if no other is known."""
         near = [sound for sound in self._of_room[other.room] if sound != other] if other.room else []
         return near[rng.choice(len(near), p=_shares(near))] if near else None
 
 
 def _shares(sounds: list[Sound]) -> np.ndarray:
-    """Weights that add up to 1."""
+    """The weights of the sounds, normalised to the sum 1."""
     weights = np.array([sound.weight for sound in sounds])
     return weights / weights.sum()
 
 
 def list_file(path: Path) -> Path:
-    """The list itself, of a list or a data directory."""
+    """The file of a list; wav.scp for a data directory."""
     return Path(path) / "wav.scp" if Path(path).is_dir() else Path(path)
 
 
@@ -98,8 +97,8 @@ def _labels(path: Path) -> dict[str, str]:
 
 
 def _sound(line: str, where: str) -> Sound:
-    """Raises UserError, headed by `where`, for options that Kaldi's lists do not have, for a line without a path, and for a command without
-    a key, whose program would be taken for it."""
+    """Parse a line. Raises UserError, beginning with `where`, for options that Kaldi's lists lack, for a line without a path, and for a
+    command without a key, whose program would be taken as the key."""
     known: dict[str, str] = {}
     while line.startswith("--"):
         name, _, rest = line[2:].partition(" ")
@@ -107,11 +106,11 @@ def _sound(line: str, where: str) -> Sound:
         if not equals:
             value, _, rest = rest.strip().partition(" ")
         if name not in _KNOWN:
-            raise UserError(f"{where}: --{name} is none of --{', --'.join(_KNOWN)}; correct the line")
+            raise UserError(f"{where}: --{name} is not one of --{', --'.join(_KNOWN)}; correct the line")
         known[name], line = value, rest.strip()
     words = line.split(maxsplit=1)
     if not known and is_command(line) and _is_without_key(line.split()):
-        raise UserError(f"{where}: '{line}' is a command without a key; write a name of the sound before it, 'KEY {line}'")
+        raise UserError(f"{where}: '{line}' is a command without a key; write a key before it, 'KEY {line}'")
     audio = line if known or len(words) < 2 else words[1]
     if not audio.strip('"'):
         raise UserError(f"{where}: no path; write 'PATH', 'KEY PATH', or Kaldi's '--room-id ROOM PATH'")
@@ -119,9 +118,9 @@ def _sound(line: str, where: str) -> Sound:
 
 
 def _is_without_key(words: list[str]) -> bool:
-    """Whether the first word of a line with a command is the program, since the second is none: an option of it, a file, or no program
-    where the first is one."""
-    if len(words) < 3:  # 'COMMAND |', which has no room for a key
+    """Whether the first word of a line with a command is the program and not a key: the second word is an option, or it is not a program,
+    and either the first word is a program or the second an existing file."""
+    if len(words) < 3:  # 'COMMAND |': the word may be a key or a program
         return False
     second = words[1]
     return second.startswith("-") or (not which(second) and bool(which(words[0]) or Path(second).exists()))
@@ -133,5 +132,5 @@ def _weight(text: str, where: str) -> float:
     except ValueError:
         weight = 0.0
     if not 0 < weight < 1e6:
-        raise UserError(f"{where}: --probability {text} is no positive number; correct the line")
+        raise UserError(f"{where}: --probability {text} is not a positive number; correct the line")
     return weight

@@ -1,11 +1,12 @@
-r"""Where in a recording there is speech, by its energy: decided as by Kaldi's compute-vad, with the constants of its x-vector recipes.
+r"""Detection of speech in a recording by energy, with the decision of Kaldi's compute-vad and the constants of its x-vector recipes.
 
-A frame of 25 ms, one every 10 ms, is loud when its log energy E (of samples at int16 scale, mean removed) is above
+A frame of 25 ms, one every 10 ms, is loud if its log energy E (of samples at int16 scale, mean removed) is above
 
     T = energy_threshold + mean_scale * mean(E)                  mean over the utterance
 
-and is speech when at least the share `proportion` of the frames at most `context` away are loud. Runs of speech become segments: short
-pauses are closed, short segments dropped, long ones cut at their quietest place, and silence is kept at both ends.
+A frame is speech if at least the fraction `proportion` of the frames at most `context` frames away are loud. Runs of speech become
+segments: short pauses are closed, short segments are removed, long segments are cut where they are quietest, and padding is added at both
+ends.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from pyasr.io.keys import Groups, Keys
 
 WINDOW_S, SHIFT_S = 0.025, 0.01
 _BLOCK_FRAMES = 4096
-_SMOOTHING_FRAMES = 30  # a cut lies where so many frames are quiet
+_SMOOTHING_FRAMES = 30  # number of frames over which energy is averaged to choose a cut
 _SHORTEST_HALF_S = 1.0
 
 
 @dataclass(frozen=True)
 class VadOptions:
-    """What counts as speech, and how it becomes segments."""
+    """Detection of speech, and its conversion to segments."""
 
-    vad_energy_threshold: float = option(5.5, "constant of the threshold on log energy")
-    vad_energy_mean_scale: float = option(0.5, "factor on the recording's mean log energy in the threshold", minimum=0.0)
-    vad_frames_context: int = option(2, "frames on either side that a decision goes by", minimum=0)
-    vad_proportion_threshold: float = option(0.12, "share of these that have to be loud", minimum=0.0, maximum=1.0)
-    min_silence_s: float = option(0.5, "seconds of the shortest silence between two segments", minimum=0.0)
-    padding_s: float = option(0.2, "seconds of silence kept at either end of a segment", minimum=0.0)
-    min_segment_s: float = option(0.3, "seconds of speech in the shortest segment", minimum=0.0)
-    max_segment_s: float = option(30.0, "seconds of the longest segment, padding left out", minimum=2.0)
+    vad_energy_threshold: float = option(5.5, "constant term of the threshold on log energy")
+    vad_energy_mean_scale: float = option(0.5, "factor on the mean log energy of the recording in the threshold", minimum=0.0)
+    vad_frames_context: int = option(2, "number of frames on each side that a decision considers", minimum=0)
+    vad_proportion_threshold: float = option(0.12, "minimum fraction of loud frames within the context", minimum=0.0, maximum=1.0)
+    min_silence_s: float = option(0.5, "minimum silence between two segments, seconds; shorter pauses are closed", minimum=0.0)
+    padding_s: float = option(0.2, "silence kept at each end of a segment, seconds", minimum=0.0)
+    min_segment_s: float = option(0.3, "minimum length of a segment without padding, seconds", minimum=0.0)
+    max_segment_s: float = option(30.0, "maximum length of a segment without padding, seconds", minimum=2.0)
 
 
 def log_energies(samples: np.ndarray, rate: int) -> np.ndarray:
-    """Log energy of every frame; (num_frames,), none where the recording is shorter than one."""
+    """Log energy of every frame, (num_frames,); empty if the recording is shorter than a frame."""
     size, shift = _window_and_shift(rate)
     if len(samples) < size:
         return np.zeros(0)
@@ -55,12 +56,12 @@ def log_energies(samples: np.ndarray, rate: int) -> np.ndarray:
 
 
 def _window_and_shift(rate: int) -> tuple[int, int]:
-    """Samples of a frame, and from one to the next."""
+    """(samples of a frame, samples from one frame to the next)"""
     return round(WINDOW_S * rate), round(SHIFT_S * rate)
 
 
 def speech_frames(log_energy: np.ndarray, options: VadOptions) -> np.ndarray:
-    """Which frames are speech; bool (num_frames,)."""
+    """Whether each frame is speech, bool (num_frames,)."""
     if not len(log_energy):
         return np.zeros(0, bool)
     loud = log_energy > options.vad_energy_threshold + options.vad_energy_mean_scale * log_energy.mean()
@@ -70,13 +71,13 @@ def speech_frames(log_energy: np.ndarray, options: VadOptions) -> np.ndarray:
 
 
 def _sums_around(values: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """The sum of what a window that is centred on each place covers."""
+    """The sum of `values` within a window centred at each index."""
     half = len(window) // 2
     return np.convolve(values, window)[half : half + len(values)]
 
 
 def speech_runs(speech: np.ndarray, log_energy: np.ndarray, options: VadOptions) -> list[tuple[int, int]]:
-    """(first frame, frame behind the last) of the segments, without padding."""
+    """(first frame, frame after the last) of the segments, without padding."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], speech, [False]]).astype(int)))
     joined: list[tuple[int, int]] = []
     for begin, end in edges.reshape(-1, 2).tolist():
@@ -90,7 +91,7 @@ def speech_runs(speech: np.ndarray, log_energy: np.ndarray, options: VadOptions)
 
 
 def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list[tuple[int, int]]:
-    """The run, cut at its quietest place, and so on, until no piece is too long."""
+    """The run, cut recursively where it is quietest until no piece is longer than `max_s` seconds."""
     margin = round(min(_SHORTEST_HALF_S, max_s / 4) / SHIFT_S)
     pieces, waiting = [], [run]
     while waiting:
@@ -104,7 +105,7 @@ def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list
 
 
 def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Part]:
-    """The segments of a recording, in order; padded ends meet in the middle of what lies between them."""
+    """The segments of a recording, in order; overlapping paddings of two segments end in the middle between them."""
     log_energy = log_energies(samples, rate)
     runs = speech_runs(speech_frames(log_energy, options), log_energy, options)
     size, shift = _window_and_shift(rate)
@@ -117,9 +118,9 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Par
 
 
 def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapping[str, list[Part]]:
-    """The segments of all utterances of a data directory, whose recordings are read one after the other.
+    """The segments of all utterances of a data directory; the recordings are read one after the other.
 
-    channel  which of several is read; ONLY: the one that `reco2file_and_channel` names, or the first
+    channel  the channel of files with several; ONLY: the one named by `reco2file_and_channel`, or the first
     """
     of_recordings = Groups(data.utterances, map(data.recording, data.utterances))
     names = Keys(of_recordings.names)

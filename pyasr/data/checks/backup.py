@@ -1,4 +1,4 @@
-"""What a data directory had before a program put something else in its place: kept in DATA/.backup, however often that happens."""
+"""Backups of tables of a data directory that a program replaces: DATA/.backup keeps every version."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ BACKUP = ".backup"
 
 
 def back_up(table: Path) -> Path:
-    """Where a copy of a table of a data directory lies: .backup/NAME, or .backup/NAME.2 and so on where others are kept."""
+    """Copy a table of a data directory to .backup/NAME, or .backup/NAME.2 and so on if earlier versions exist; the path of the copy."""
     return keep_copy(table, table.parent / BACKUP / table.name)
 
 
 def set_aside(table: Path, output: Path) -> None:
-    """Move a table of a data directory to .backup, and say so, where it is no copy of that of a stage output: it is the user's own."""
+    """Move a table of a data directory to .backup, with a warning, if it differs from the table of the stage output `output`: it is the
+    user's own."""
     made = output / table.name
     if table.exists() and not (made.exists() and filecmp.cmp(table, made, shallow=False)):
-        log.warning(f"{table} is not that of {output}: moved to {back_up(table)}")
+        log.warning(f"{table} differs from the table in {output}: moved to {back_up(table)}")
         take_over([table])
         table.unlink()

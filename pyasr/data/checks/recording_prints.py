@@ -1,9 +1,9 @@
-"""What tells whether a recording has been replaced by another of the same name: DATA/.recordings, of which the done-files of all that is
-made of audio have the fingerprint.
+"""Detection of replaced recordings: DATA/.recordings has digests of all recordings, and done-files of outputs computed from audio have the
+fingerprint of this file.
 
-    RECORDING DIGEST               of its size and a few blocks, whatever its times; nothing of commands, whose output is not known before
-    RECORDING DIGEST:CHANNEL       the same of one of several channels of a file, as `reco2file_and_channel` names it, the first is 0
-    reco2distortion:PATH DIGEST    of an impulse response or a noise that recordings are mixed with, its blanks as %20
+    RECORDING DIGEST               digest of its size and a few blocks, not of its times; none for commands, whose output is unknown
+    RECORDING DIGEST:CHANNEL       the same for one of several channels of a file, by `reco2file_and_channel`; the first channel is 0
+    reco2distortion:PATH DIGEST    digest of an impulse response or a noise that is applied to recordings, its blanks as %20
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _MISSING = "missing"
 
 @contextlib.contextmanager
 def recording_prints(data: Path, output: Path, others: list[Path], channel: int = ONLY) -> Iterator[list[Path]]:
-    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs, `channel` is that of all
-    recordings, or ONLY where `reco2file_and_channel` may name it.
+    """Update DATA/.recordings to the present recordings; yields [DATA/.recordings], to be added to the inputs of `output`.
 
-    Where nothing comes of it, and the block raises, the file is what it was before.
+    others   the other inputs of `output`
+    channel  the channel of all recordings, or ONLY if `reco2file_and_channel` may name it
 
-    An output that an earlier version has made, which did not look at recordings, and that is up to date otherwise, stays so: there is none.
-    Nor is there where DATA is somebody else's, which cannot be written in.
+    If the block raises, the previous file is restored. Yields [] if DATA is not writable. Yields [] also if `output` was written by an
+    earlier version, which had no digests of recordings, and is otherwise up to date, so that it remains up to date.
     """
     done = read_done(output)
     path = Path(data) / PRINTS_FILE
@@ -53,7 +53,7 @@ def recording_prints(data: Path, output: Path, others: list[Path], channel: int 
     replaced = [name for name in now if before.get(name, now[name]) != now[name]]
     if replaced:
         named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
-        log.info(f"{data}: {len(replaced)} recordings are others than they were: {named}")
+        log.info(f"{data}: {len(replaced)} recordings have changed: {named}")
     write_table(path, now)
     try:
         yield [path]
@@ -72,23 +72,23 @@ def _prints_of(data: DataDir, channel: int) -> dict[str, str]:
 
 
 def audio_of(data: DataDir) -> dict[str, str]:
-    """{name in DATA/.recordings: entry} of all audio that reading the recordings of a data directory takes."""
+    """{name in DATA/.recordings: entry} of all audio that is read for the recordings of a data directory."""
     sources = {source for found in data.reco2distortion.values() for source in found.sources}
     recordings = data.wav_scp if data.has("wav.scp") else {}
     return recordings | {f"{DISTORTION}:{quote(source, safe='/')}": source for source in sorted(sources)}
 
 
 def prints(audio: dict[str, str]) -> dict[str, str]:
-    """{name: digest} of those entries that are files."""
+    """{name: digest} of the entries that are files."""
     named = {name: rx.strip() for name, rx in audio.items() if not is_command(rx)}
     places = list(named.values())
     parts = [places[i:i + _AT_ONCE] for i in range(0, len(places), _AT_ONCE)]
-    with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are waited for together
+    with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are read concurrently
         return dict(zip(named, chain.from_iterable(pool.map(lambda part: list(map(_digest, part)), parts))))
 
 
 def _digest(rx: str) -> str:
-    """Of a file, or of an archive from an offset on."""
+    """The digest of a file, or of an archive from an offset on."""
     path, offset = rx, 0
     before, _, after = rx.rpartition(":")
     if before and after.isdecimal() and not os.path.exists(rx):
@@ -101,7 +101,7 @@ def _digest(rx: str) -> str:
     except OSError as error:
         if not (is_absence(error) or isinstance(error, PermissionError)):
             raise
-        return _MISSING  # harmless: who reads the recording tells
+        return _MISSING  # harmless: reading the recording reports the error
     try:
         with keeping_name(path):
             return _digest_of(file, found.st_size, offset)

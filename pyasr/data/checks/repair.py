@@ -1,4 +1,4 @@
-"""Put a data directory right: sort, drop what is broken or not in every table, make spk2utt anew."""
+"""Repair a data directory: sort its tables, remove invalid lines and incomplete utterances, rebuild spk2utt."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from pyasr.io.tables import NotInOrder, Table, lines_in_order
 from pyasr.io.text_tables import invert, write_table
 
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
-_HELD = ("utt2spk", "segments")  # in memory, beside one other table at a time
-# All other tables but those of MADE_BY_HAND can be made again; one that lacks an entry is removed.
+_HELD = ("utt2spk", "segments")  # kept in memory, together with one other table at a time
+# All other tables except MADE_BY_HAND can be created again; a table that lacks an entry is removed.
 
 
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
-    """Repair the data directory `path` in place; what was done, a sentence each. Changed files are kept in PATH/.backup, each time anew.
+    """Repair the data directory `path` in place; one sentence for each change. The previous files are saved in PATH/.backup.
 
-    audio             'exists' removes recordings whose file is missing or of another size than its header tells, 'read' those that cannot
-                      be read to their end, 'no' does not look;
-                      those stay that a table, an installed program or an option would put right
-    prefix_speakers   put 'SPEAKER-' before every utterance that does not begin with its speaker
+    audio             'exists' removes recordings whose file is missing or has another size than its header gives; 'read' removes those
+                      that cannot be read to their end; 'no' does not check the audio. Recordings are kept if a table, an installed
+                      program or an option can correct the problem.
+    prefix_speakers   prepend 'SPEAKER-' to every utterance that does not begin with its speaker
 
-    Raises UserError, and changes nothing, when no utterance would be left, and when two would get one name.
+    Raises UserError, and changes nothing, if no utterance would remain, or if two utterances would get the same name.
     """
     path = Path(path)
     DataDir(path)
     said: list[str] = []
     tables: Tables = {name: _sound_part(path / name, said) for name in RULES if (path / name).exists()}
     if "utt2spk" not in tables:
-        raise UserError(f"{path}/utt2spk: missing; write it, one 'UTTERANCE SPEAKER' a line")
+        raise UserError(f"{path}/utt2spk: missing; write it with lines 'UTTERANCE SPEAKER'")
     _drop_beyond_recordings(tables, _drop_missing_audio(path, tables, audio, said), said)
     _agree(tables, path, said)
     if prefix_speakers:
@@ -59,7 +59,7 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
 
 
 def _sound_part(path: Path, said: list[str]) -> Stored:
-    """The table in a file, without the lines that break its rule; it is read each time, as all tables do not fit into memory."""
+    """The table in a file, without invalid lines; it is read at each use, because all tables together may not fit into memory."""
     part = Stored(partial(_read, path))
     _read(path, said)
     return part
@@ -71,55 +71,55 @@ def _read(path: Path, said: list[str] | None = None) -> Table:
 
 
 def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tuple[str, str]]:
-    """The table without lines that break its rule. A surplus column of utt2spk is cut off; the first of two lines for a key stays.
+    """The table without invalid lines. Surplus columns of utt2spk are removed; of several lines with the same key the first is kept.
 
-    Lines that nothing could make again stay too, broken as they are.
+    Invalid lines that cannot be created again are kept, too.
     """
     rule, doubled, taken = RULES[name], _doubled(table), set[str]()
     least, most = rule.columns
     if table.packing:
         said.append(f"{table.path}: unpacked")
     if table.has_mark:
-        said.append(f"{table.path}: took away its byte order mark")
+        said.append(f"{table.path}: removed the byte order mark")
     if table.with_returns:
-        said.append(f"{table.path}: took away the carriage returns of {len(table.with_returns)} lines")
+        said.append(f"{table.path}: removed the carriage returns of {len(table.with_returns)} lines")
     odd = set(table.with_other_blanks) if name in OF_WORDS else set()
     if odd:
-        said.append(f"{table.path}: put spaces in the place of other blanks in {len(odd)} lines")
+        said.append(f"{table.path}: replaced other blanks by spaces in {len(odd)} lines")
     for number, (key, value) in enumerate(zip(table.keys, table.values), 1):
         words = value.split()
         if number in odd:
             value = " ".join(words)
         if name == "utt2spk" and len(words) > 1:
-            said.append(f"{table.path}:{number}: cut off '{' '.join(words[1:])}'")
+            said.append(f"{table.path}:{number}: removed the surplus columns '{' '.join(words[1:])}'")
             words, value = words[:1], words[0]
         num = len(words) + bool(key)
         broken = num < least or (most is not None and num > most) or (rule.check is not None and rule.check(value))
         if broken and (advice := by_hand(name, key, num)) and key not in taken:
-            said.append(f"{table.path}:{number}: left '{table.lines[number - 1]}' as it is; {advice}")
+            said.append(f"{table.path}:{number}: kept the invalid line '{table.lines[number - 1]}'; {advice}")
             yield key, value
             taken.update(doubled & {key})
         elif broken or key in taken:
-            said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a second line of its key'}")
+            said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a duplicate key'}")
         else:
             yield key, value
             taken.update(doubled & {key})
 
 
 def _doubled(table: TableLines) -> set[str]:
-    """The keys of several lines."""
+    """The keys that have several lines."""
     keys = Keys(Table.of_keys(table.keys))
     return {key for key, following in pairwise(keys) if key == following}
 
 
 def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str]) -> dict[str, float]:
-    """{recording: seconds} of the audio that was read."""
+    """Remove recordings with missing or damaged audio, and missing features; {recording: seconds} of the audio that was read."""
     wav, gone, heard = at_hand(tables.get("wav.scp", {})), set[str](), dict[str, float]()
     root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
     for key, entry in wav.items():
         found = look_at_audio(placed(root, entry), audio, labels.get(key, ""))
         if found.by_hand:
-            said.append(f"left recording {key} as it is: {found.complaint}; {found.by_hand}")
+            said.append(f"kept recording {key}: {found.complaint}; {found.by_hand}")
         elif found.complaint:
             said.append(f"removed recording {key}: {found.complaint}")
             gone.add(key)
@@ -138,19 +138,19 @@ def _drop_missing_features(path: Path, tables: Tables, said: list[str]) -> None:
     said += [f"removed features of {key}: no archive {archive_of(rx)}" for key, rx in feats.items() if key in gone]
     _remove(tables, "feats.scp", gone)
     if "feats.scp" in tables and not tables["feats.scp"] and tables.get("wav.scp"):
-        said.append("removed feats.scp: none of its archives are there")
+        said.append("removed feats.scp: none of its archives exist")
         del tables["feats.scp"]
 
 
 def _remove(tables: Tables, name: str, gone: set[str]) -> None:
-    """Take the lines with these keys out of a table."""
+    """Remove the lines with the keys `gone` from a table."""
     if gone:
         table = tables[name]
         tables[name] = Lazy(lambda: (item for item in table.items() if item[0] not in gone))
 
 
 def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[str]) -> None:
-    """Remove segments that do not lie within their recordings, where it is known how long these are."""
+    """Remove segments that are not within their recordings, if the length of the recording is known."""
     seconds, gone = recording_seconds(tables.get("reco2dur", {}), tables.get(SPEED, {}), heard), set[str]()
     for utt, value in tables.get("segments", {}).items() if seconds else ():
         if complaint := overshoot_complaint(value, seconds):
@@ -160,27 +160,27 @@ def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[
 
 
 def _agree(tables: Tables, path: Path, said: list[str]) -> None:
-    """Keep the utterances that all essential tables have, and the speakers and recordings of those."""
+    """Keep the utterances that are in all essential tables, and the speakers and recordings of these utterances."""
     _hold(tables)
     kept = _kept(tables)
     if not kept:
         raise UserError(f"{path}: no utterance is in all of {', '.join(n for n in (*_ESSENTIAL, 'wav.scp') if n in tables)}; "
-                        "nothing was changed, make these tables agree first")
+                        "nothing was changed, correct these tables first")
     lost = len(tables["utt2spk"]) - len(kept)
     if lost:
-        said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} are left")
+        said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} remain")
     tables.update(filtered(tables, kept))
     _hold(tables)
     _complete_or_drop(tables, said)
 
 
 def _hold(tables: Tables) -> None:
-    """Keep in memory what the others are looked at by."""
+    """Load the tables into memory that the checks of the others need."""
     tables.update((name, at_hand(tables[name])) for name in _HELD if name in tables)
 
 
 def _kept(tables: Tables) -> Table:
-    """The utterances that all essential tables have, and whose recording is in wav.scp."""
+    """The utterances that are in all essential tables, and whose recording is in wav.scp."""
     kept = Table.of_keys(Keys(tables["utt2spk"]))
     for name in (name for name in _ESSENTIAL if name in tables):
         kept = _where(kept, at_hand(tables[name]).__contains__)
@@ -195,7 +195,7 @@ def _where(keys: Table, is_wanted: Callable[[str], bool]) -> Table:
 
 
 def _complete_or_drop(tables: Tables, said: list[str]) -> None:
-    """Complete or remove the tables that lack an entry; those removed can be made again, those that cannot stay as they are."""
+    """Complete or remove the tables that lack an entry; tables that cannot be created again are kept unchanged."""
     utterances, speakers = Keys(tables["utt2spk"]), Keys(distinct(tables["utt2spk"].values())[0])
     segments = tables.get("segments")
     recordings = utterances if segments is None else Keys(distinct(value.split()[0] for value in segments.values())[0])
@@ -206,14 +206,14 @@ def _complete_or_drop(tables: Tables, said: list[str]) -> None:
 
 
 def _complete_one_or_drop(tables: Tables, name: str, keys: Keys, lacks: str, said: list[str]) -> None:
-    """The same for a table that has lines for some of these keys."""
+    """The same for one table, which lacks lines for some of `keys`."""
     if default_value(name, "") is not None:
         said.append(f"completed {name}: {lacks}")
         tables[name] = completed(name, tables[name], keys)
     elif name in MADE_BY_HAND:
-        said.append(f"left {name} as it is: {lacks}; add them by hand")
+        said.append(f"kept {name}: {lacks}; add them by hand")
     else:
-        said.append(f"removed {name}: {lacks}; make it again")
+        said.append(f"removed {name}: {lacks}; create it again")
         del tables[name]
 
 
@@ -236,23 +236,23 @@ def _check_distinct(new: Table, path: Path) -> None:
     old: dict[str, str] = {}
     for utt, name in new.items():
         if name in old:
-            raise UserError(f"{path}/utt2spk: {old[name]} and {utt} would both be called {name}; "
+            raise UserError(f"{path}/utt2spk: {old[name]} and {utt} would both be renamed to {name}; "
                             "nothing was changed, rename one of them in all tables first")
         old[name] = utt
 
 
 def _write_changed(path: Path, tables: Tables, said: list[str]) -> None:
-    """Write what differs from what is there, the old file kept in PATH/.backup; delete tables that are gone."""
+    """Write the tables that differ from their files, delete the files of removed tables; the previous files are saved in PATH/.backup."""
     for name in RULES:
         with keeping_name(path / name):
             _write_changed_table(path / name, tables.get(name), said)
 
 
 def _write_changed_table(old: Path, table: Mapping[str, str] | None, said: list[str]) -> None:
-    """Write one table where it differs from the file `old`; None: delete it."""
+    """Write one table if it differs from the file `old`; None: delete the file."""
     is_current = old.exists() and table is not None and _is_as_written(old, table)
     if old.exists() and not is_current:
-        said.append(f"kept {old} as it was in {back_up(old)}")
+        said.append(f"saved the previous {old} as {back_up(old)}")
     if table is None:
         old.unlink(missing_ok=True)
     elif not is_current:
@@ -261,7 +261,7 @@ def _write_changed_table(old: Path, table: Mapping[str, str] | None, said: list[
 
 
 def _is_as_written(path: Path, table: Mapping[str, str]) -> bool:
-    """Whether a file is as `write_table` would write it."""
+    """Whether a file has the content that `write_table` would write."""
     with suppress(NotInOrder):
         return _has_lines(path, lines_in_order(table.items()))
     return _has_lines(path, Table.of(table.items()).sorted_lines())

@@ -1,7 +1,8 @@
-"""Whether the tables of a data directory are sound, found out quickly: a directory of which that is not certain is then looked at line by
-line (`pyasr.data.checks.validation`).
+"""A fast check whether the tables of a data directory are valid. If the check is not certain, `pyasr.data.checks.validation`
+checks the directory line by line.
 
-One table is in memory at a time, as one byte string, beside the names of utterances, speakers and recordings, some thousands in a string.
+One table is in memory at a time, as one byte string, in addition to the names of utterances, speakers and recordings, which are stored in
+strings of some thousand names.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ _NUM_SPACES = methodcaller("count", " ")
 
 
 def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
-    """The table where its file holds what `write_table` would write, and each line is as its rule says; None where that is not certain.
+    """The table, if its file has the content that `write_table` would write, and each line follows its rule; None if that is not certain.
 
-    keys  those that it has to have, in C order, as `key_blocks` gives them; None: any
+    keys  the required keys, in C order, from `key_blocks`; None: any
     """
     try:
         table = plain_table(read_file(path))
     except UserError:
-        return None  # harmless: the look at each line raises it again
+        return None  # harmless: the check of each line raises it again
     if table is None or keys is None and not table.is_in_order:
         return None
     return table if _holds(RULES[path.name], table, keys) else None
 
 
 def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
-    """Whether all lines of a table, whose words have single spaces between them, are as the rule says and have these keys."""
+    """Whether all lines of a table, whose words are separated by single spaces, follow the rule and have these keys."""
     (least, most), blocks = rule.columns, table.line_blocks()
     for lines, wanted in zip_longest(blocks, keys, fillvalue=()) if keys is not None else zip(blocks, repeat(None)):
         pairs = [line.partition(" ") for line in lines]
@@ -53,10 +54,10 @@ def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
 
 
 class Soundness:
-    """What is certain of the tables `names` in the directory `path`.
+    """The result of the fast check of the tables `names` in the directory `path`; False means uncertain.
 
-    of_tables    whether each table, and what they say of each other, is without a problem
-    of_archives  whether every archive that feats.scp names is there
+    of_tables    whether all tables are valid and agree with each other
+    of_archives  whether all archives of feats.scp exist
     """
 
     def __init__(self, path: Path, names: Iterable[str]):
@@ -64,7 +65,7 @@ class Soundness:
         self.of_tables = all(self._checks(list(names)))
 
     def _checks(self, names: list[str]) -> Iterator[bool]:
-        """One answer after the other; the first that is no ends them."""
+        """The results of the checks; `all` stops at the first that is False."""
         utt2spk = sound_table(self._path / "utt2spk") if "utt2spk" in names else None
         yield utt2spk is not None and _speakers_ascend(utt2spk)
         utterances, speakers = key_blocks(utt2spk), key_blocks(speaker for speaker, _ in groupby(utt2spk.values()))
@@ -83,7 +84,7 @@ class Soundness:
                 self.of_archives = _are_there(self._path / name, table)
 
     def _is_inverse(self, utt2spk: Table) -> bool:
-        """Whether spk2utt has the speakers of utt2spk with their utterances, all of them in C order."""
+        """Whether spk2utt has the speakers of utt2spk with their utterances, all in C order."""
         table = sound_table(self._path / "spk2utt")
         if table is None or sum(utts.count(" ") + 1 for utts in table.values()) != len(utt2spk):
             return False
@@ -97,7 +98,7 @@ class Soundness:
 
 
 def _speakers_ascend(utt2spk: Table) -> bool:
-    """Whether speakers come in C order as their utterances do."""
+    """Whether speakers are in C order if their utterances are."""
     before = ""
     for lines in utt2spk.line_blocks():
         speakers = [line.partition(" ")[2] for line in lines]
@@ -109,7 +110,7 @@ def _speakers_ascend(utt2spk: Table) -> bool:
 
 def _may_hold_symbols(text: Table) -> bool:
     symbols = [symbol.encode() for symbol in NO_WORDS]
-    return any(symbol[:1] in text.content and symbol in text.content for symbol in symbols)  # a byte is found sooner
+    return any(symbol[:1] in text.content and symbol in text.content for symbol in symbols)  # the search for a byte is faster
 
 
 def _are_there(path: Path, table: Mapping[str, str]) -> bool:

@@ -1,10 +1,10 @@
-"""What is wrong with a data directory: every problem with file, line, the offending text and a command that repairs it.
+"""Validation of a data directory: every problem with file, line, the offending text and a command that repairs it.
 
     for problem in validate("data/train"):
         print(problem)
 
-The rules are those that Kaldi's programs rely on: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the
-inverse of utt2spk, utterances that sort as their speakers do, audio that is there, segments that lie within their recordings.
+The rules are those on which Kaldi's programs rely: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the
+inverse of utt2spk, the same order of utterances and speakers, existing audio, segments within their recordings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyasr.io.text_tables import read_lines, read_table
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. `line` is 1-based, 0 where the file as a whole is meant."""
+    """A problem of a table. `line` is 1-based; 0 means the whole file."""
 
     path: Path
     line: int
@@ -49,7 +49,7 @@ class Problem:
         return printable(f"{where}:{said} {self.message}; fix: {self.fix}")
 
 
-_AT_ONCE = 2  # tables in memory
+_AT_ONCE = 2  # maximum number of tables in memory
 _OTHER_BLANK = re.compile(r"[^\S \t\n]")
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
 _EMPTY = {"wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
@@ -65,12 +65,12 @@ def _value(line: str) -> str:
 
 
 class TableLines:
-    """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1.
+    """The lines of a table, valid or not: `keys[i]` and `values[i]` belong to line i + 1; lines that are not UTF-8 are read as Latin-1.
 
-    packing            how the file is compressed, which is read unpacked; '' where it is not
-    has_mark           whether the file begins with a byte order mark, which is not in the first key
-    with_returns       numbers of the lines that end in a carriage return, which is not in `lines`
-    with_other_blanks  numbers of the lines with blanks that are neither a space nor a tab
+    packing            compression of the file, which is unpacked when read; '' if it is not compressed
+    has_mark           whether the file begins with a byte order mark, which is removed from the first key
+    with_returns       numbers of the lines that end in a carriage return, which is removed in `lines`
+    with_other_blanks  numbers of the lines with blanks other than spaces and tabs
     """
 
     def __init__(self, path: Path):
@@ -89,7 +89,7 @@ class TableLines:
 
     @cached_property
     def line_of(self) -> dict[str, int]:
-        """{key: number of its first line}, those of the last lines first."""
+        """{key: number of its first line}, in reverse order of the lines."""
         keys = list(self.keys)
         return dict(zip(reversed(keys), range(len(keys), 0, -1)))
 
@@ -124,15 +124,15 @@ class TableLines:
 
 def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, audio: str = "exists",
              lang: Path | None = None) -> list[Problem]:
-    """All problems of a data directory, none if it is sound.
+    """All problems of a data directory; empty if it is valid.
 
-    need_text, need_feats   whether `text`, `feats.scp` have to be there
-    audio                   how it is looked at (`pyasr.data.audio.audio_checks`): 'no'; 'exists': files are there, and of the size
-                            that their headers tell; 'read': to its end
-    lang                    language directory of whose words every transcript has to hold at least one
+    need_text, need_feats   whether `text`, `feats.scp` are required
+    audio                   check of the audio (`pyasr.data.audio.audio_checks`): 'no'; 'exists': files exist and have the size
+                            that their headers give; 'read': files can be read to their end
+    lang                    language directory; every transcript must contain at least one of its words
     """
     collects_garbage = gc.isenabled()
-    gc.disable()  # millions of lines make the collector walk again and again over objects without a cycle
+    gc.disable()  # with millions of lines, the collector would traverse objects without cycles again and again
     try:
         found = list(_Validator(Path(path), need_text, need_feats, audio).problems())
         return found + (list(_oov_only(Path(path) / "text", Path(lang))) if lang and (Path(path) / "text").exists() else [])
@@ -142,7 +142,7 @@ def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, au
 
 
 class _Tables(Mapping[str, TableLines]):
-    """The tables of a directory that have rules. Only the last ones that were asked for are in memory."""
+    """The tables of a directory that have rules. Only the most recently used ones are in memory."""
 
     def __init__(self, path: Path):
         self._path, self._names = path, [name for name in RULES if (path / name).exists()]
@@ -175,7 +175,7 @@ class _Validator:
         self.heard: dict[str, float] = {}  # {recording: seconds} of audio that was read
 
     def problems(self) -> Iterator[Problem]:
-        """All problems: missing files, then table by table, then what tables say of each other, then files that they name."""
+        """All problems: missing files, then tables one by one, then contradictions between tables, then files named by tables."""
         yield from self._missing_files()
         if not self._sound.of_tables:
             yield from self._table_problems()
@@ -202,8 +202,8 @@ class _Validator:
             yield from self._speaker_order()
 
     def _missing_files(self) -> Iterator[Problem]:
-        """A file that nothing can be made from has the command that makes it, or says what to write by hand."""
-        by_hand = {"utt2spk": f"write it, one '{RULES['utt2spk'].form}' a line",
+        """Missing or empty files, with the command that creates them, or what to write by hand."""
+        by_hand = {"utt2spk": f"write it with lines '{RULES['utt2spk'].form}'",
                    "text": "write it, or give --need-text false if there are no transcripts",
                    "feats.scp": f"steps/make_mfcc.py {self.path}", "spk2utt": self.fix}
         for name in self.need:
@@ -212,25 +212,25 @@ class _Validator:
             elif not self._sound.of_tables and not self.tables[name].lines:
                 yield Problem(self.path / name, 0, "", "empty file", by_hand[name])
         if "wav.scp" not in self.tables and "feats.scp" not in self.tables:
-            yield Problem(self.path / "wav.scp", 0, "", "missing, and so is feats.scp", f"write it, one '{RULES['wav.scp'].form}' a line")
+            yield Problem(self.path / "wav.scp", 0, "", "missing, and so is feats.scp", f"write it with lines '{RULES['wav.scp'].form}'")
 
     def _lines(self, name: str, table: TableLines) -> Iterator[Problem]:
-        """Encoding, number of columns and values."""
+        """Problems of encoding, number of columns and values."""
         rule, (least, most) = RULES[name], RULES[name].columns
         for number in table.not_utf8:
             yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
         if table.packing:
-            yield Problem(table.path, 0, "", f"compressed by {table.packing}, as Kaldi's programs read no table", self.fix)
+            yield Problem(table.path, 0, "", f"compressed by {table.packing}, but Kaldi's programs do not read compressed tables", self.fix)
         if table.has_mark:
-            told = "a byte order mark at its beginning is skipped, but Kaldi's programs take it for a part of the first key"
-            log.warning(f"{table.path}: {told}; {self.fix} takes it away")
+            message = "the byte order mark at its beginning is skipped, but Kaldi's programs take it as a part of the first key"
+            log.warning(f"{table.path}: {message}; {self.fix} removes it")
         if lines := table.with_returns:
-            told = f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take for a part of the last word"
-            yield Problem(table.path, lines[0], table.lines[lines[0] - 1], told, self.fix)
+            message = f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take as a part of the last word"
+            yield Problem(table.path, lines[0], table.lines[lines[0] - 1], message, self.fix)
         for number in table.with_other_blanks if name in OF_WORDS else ():
             blank = ord(_OTHER_BLANK.search(table.lines[number - 1])[0])
-            told = f"holds the blank U+{blank:04X}, which Kaldi's programs take for a part of a word"
-            yield Problem(table.path, number, table.lines[number - 1], told, self.fix)
+            message = f"contains the blank U+{blank:04X}, which Kaldi's programs take as a part of a word"
+            yield Problem(table.path, number, table.lines[number - 1], message, self.fix)
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
             if most is None and value and rule.check is None:
                 continue
@@ -253,28 +253,28 @@ class _Validator:
         return f"{_COLUMN_WORDS.get(num, f'{num} columns')}, expected '{rule.form}'"
 
     def _order(self, table: TableLines) -> Iterator[Problem]:
-        """Duplicated keys, and the first key that is smaller than the one before it."""
+        """Duplicate keys, and the first key that is smaller than its predecessor."""
         keys = list(table.keys)
         if len(table.line_of) < len(keys):
             for i, key in enumerate(keys):
                 if key and table.line_of[key] != i + 1:
-                    yield Problem(table.path, i + 1, table.lines[i], f"'{key}' stands in line {table.line_of[key]} already", self.fix)
+                    yield Problem(table.path, i + 1, table.lines[i], f"'{key}' is already in line {table.line_of[key]}", self.fix)
         if keys != sorted(keys):
             i = next(i for i in range(1, len(keys)) if keys[i] < keys[i - 1])
             yield Problem(table.path, i + 1, table.lines[i], f"not sorted in C order, '{keys[i]}' comes after '{keys[i - 1]}'", self.fix)
 
     @staticmethod
     def _symbols(table: TableLines) -> Iterator[Problem]:
-        """Transcripts with symbols that language directories keep for themselves; which words were meant, only the user can tell."""
+        """Transcripts with symbols that language directories reserve; only the user knows which words were meant."""
         reserved = frozenset(NO_WORDS)
         for i, value in enumerate(table.values):
             if not reserved.isdisjoint(words := value.split()):
                 symbol = next(word for word in words if word in reserved)
-                told = f"holds the symbol {symbol}, which is no word, and training leaves the utterance out"
-                yield Problem(table.path, i + 1, table.lines[i], told, "take the symbol out of the line, or put there what was said")
+                message = f"contains the symbol {symbol}, which is not a word, and training skips the utterance"
+                yield Problem(table.path, i + 1, table.lines[i], message, "remove the symbol, or replace it by the spoken words")
 
     def _keys(self) -> Iterator[Problem]:
-        """Every table against the utterances, speakers or recordings that there are."""
+        """Differences between the keys of each table and the existing utterances, speakers or recordings."""
         expected = {"utterance": ("utt2spk", self.tables["utt2spk"].line_of),
                     "speaker": ("utt2spk", dict.fromkeys(self._speaker_of.values())),
                     "recording": self._recordings()}
@@ -291,7 +291,7 @@ class _Validator:
         return {key: value.split(None, 1)[0] for key, value in zip(table.keys, table.values) if value}
 
     def _recordings(self) -> tuple[str, dict]:
-        """The table that names recordings, and the recordings."""
+        """(the table that defines recordings, {recording: ...})"""
         if "segments" in self.tables:
             return "segments", dict.fromkeys(value.split(None, 1)[0] for value in self.tables["segments"].values if value)
         return "utt2spk", self.tables["utt2spk"].line_of
@@ -302,7 +302,7 @@ class _Validator:
             if key and key not in known:
                 yield Problem(table.path, line, table.lines[line - 1], f"{noun} '{key}' is not in {source}", self.fix)
         if name == "wav.scp" and source == "segments":
-            return  # told line by line of segments
+            return  # reported for each line of segments
         reference, fix = self.tables[source], f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix
         for key in known:
             if key and key not in table.line_of:
@@ -316,7 +316,7 @@ class _Validator:
                 yield Problem(segments.path, i + 1, segments.lines[i], f"recording '{value.split()[0]}' is not in wav.scp", self.fix)
 
     def _speakers(self) -> Iterator[Problem]:
-        """spk2utt has to be the inverse of utt2spk."""
+        """Differences between spk2utt and the inverse of utt2spk."""
         if "spk2utt" not in self.tables:
             return
         table, speaker_of = self.tables["spk2utt"], self._speaker_of
@@ -324,10 +324,10 @@ class _Validator:
         for i, (speaker, value) in enumerate(zip(table.keys, table.values)):
             for utterance in value.split():
                 if speaker_of.get(utterance) != speaker:
-                    message = f"utt2spk gives '{utterance}' to '{speaker_of.get(utterance, 'nobody')}'"
+                    message = f"utt2spk assigns '{utterance}' to '{speaker_of.get(utterance, 'no speaker')}'"
                     yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", message, self.fix)
                 elif utterance in named:
-                    message = f"'{utterance}' stands in line {named[utterance]} already"
+                    message = f"'{utterance}' is already in line {named[utterance]}"
                     yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", message, self.fix)
                 named[utterance] = i + 1
         for utterance, speaker in speaker_of.items():
@@ -336,7 +336,8 @@ class _Validator:
                 yield Problem(table.path, line, f"{speaker} ...", f"'{utterance}' of this speaker is missing", self.fix)
 
     def _speaker_order(self) -> Iterator[Problem]:
-        """Kaldi reads utterances and speakers side by side: sorted by utterance, the speakers have to be sorted too."""
+        """The first line of utt2spk where the order of utterances differs from that of speakers; Kaldi's programs iterate over both in
+        parallel."""
         pairs = sorted(self._speaker_of.items())
         for (utterance1, speaker1), (utterance2, speaker2) in zip(pairs, pairs[1:]):
             if speaker2 < speaker1:
@@ -358,24 +359,24 @@ class _Validator:
 
     @staticmethod
     def _rates(table: TableLines, rates: Mapping[str, int]) -> Iterator[Problem]:
-        """Recordings of another sampling rate than most, which features of one configuration are not made of without more ado."""
+        """Recordings whose sampling rate differs from most; extraction of features with one configuration requires resampling them."""
         usual = max(Counter(rates.values()).items(), key=lambda item: (item[1], item[0]), default=(0, 0))[0]
         for i, key in enumerate(table.keys):
             if (rate := rates.get(key, usual)) != usual:
                 flag = "--allow-downsample" if rate > usual else "--allow-upsample"
                 yield Problem(table.path, i + 1, table.lines[i], f"audio of {rate} Hz, most recordings have {usual} Hz",
-                              f"give {flag} true to the step that makes features, or resample it")
+                              f"give {flag} true to the feature extraction step, or resample it")
 
     @property
     def _fix_by_audio(self) -> str:
-        """The command that looks at audio as the validator did."""
+        """The repair command that checks audio in the same way as the validator."""
         return f"{FIX} --audio read {self.path}" if self.audio == "read" else self.fix
 
     def _values(self, name: str) -> dict[str, str]:
         return dict(zip(self.tables[name].keys, self.tables[name].values)) if name in self.tables else {}
 
     def _segment_ends(self, table: TableLines) -> Iterator[Problem]:
-        """Segments have to lie within their recordings, where it is known how long these are."""
+        """Segments that are not within their recordings, if the lengths of these are known."""
         seconds = recording_seconds(self._values("reco2dur"), self._values(SPEED), self.heard)
         for i, value in enumerate(table.values if seconds else ()):
             if complaint := overshoot_complaint(value, seconds):
@@ -392,8 +393,8 @@ class _Validator:
 
 
 def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
-    """Transcripts without any word of `lang`: legal, but nearly always of another language, case or normalisation."""
-    oov = lang / "oov.txt"  # which the units of a CTC network have none of
+    """Transcripts without any word of `lang`: valid, but nearly always of another language, case or normalisation."""
+    oov = lang / "oov.txt"  # does not exist for the units of a CTC network
     known = read_table(lang / "words.txt").keys() - ({read_lines(oov)[0].strip()} if oov.exists() else set())
     table = TableLines(text)
     for i, value in enumerate(table.values):

@@ -1,4 +1,4 @@
-"""The utterances of a data directory for jobs that read audio, such that a file of several recordings is decoded once."""
+"""Division of the utterances of a data directory among jobs that read audio; a file with several recordings is decoded once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pyasr.data.tables.datadir import DataDir, check_split, split
 from pyasr.io.keys import Keys, distinct
 from pyasr.io.tables import Table
 
-_TOLERANCE = 0.025  # of a job's share, by which a border is moved to the end of a file
+_TOLERANCE = 0.025  # fraction of the share of a job by which a border may be moved to the end of a file
 
 
 def shards(data: DataDir, num: int) -> list[Keys]:
     """The utterances for each of `num` jobs, in lists of nearly equal duration.
 
-    Where recordings are channels of one file, as `reco2file_and_channel` says, its utterances follow each other, and the next job begins
-    with another file if that keeps the jobs even: at most `num` - 1 files are in several jobs. Other directories are split by speakers
-    (`pyasr.data.tables.datadir.split`). Raises UserError where there are fewer utterances than jobs.
+    If recordings are channels of the same file according to `reco2file_and_channel`, the utterances of a file are consecutive, and the next
+    job begins with another file if the jobs stay balanced: at most `num` - 1 files are in several jobs. Other directories are split by
+    speakers (`pyasr.data.tables.datadir.split`). Raises UserError if there are fewer utterances than jobs.
     """
     names, recordings = distinct(map(data.recording, data.utterances))
     files = _files(data, names)
@@ -33,8 +33,8 @@ def shards(data: DataDir, num: int) -> list[Keys]:
 
 
 def _files(data: DataDir, names: Table) -> np.ndarray:
-    """Of each recording the first one that is a channel of the same file, int64 (number of names,); copies of these, at other speeds, are
-    other files of the table."""
+    """For each recording the number of the first recording that is a channel of the same file, int64 (number of names,); copies at other
+    speeds have other files in the table."""
     files = np.arange(len(names))
     if not data.reco2file_and_channel:
         return files
@@ -48,7 +48,7 @@ def _files(data: DataDir, names: Table) -> np.ndarray:
 
 
 def _borders(durations: np.ndarray, ends_of_files: np.ndarray, num: int) -> list[int]:
-    """How many utterances are in the first job, in the first two, ...; of each job one at least."""
+    """The number of utterances in the first job, in the first two, ...; each job has at least one."""
     times = np.concatenate([[0.0], np.cumsum(durations)])
     share, borders, of_files = times[-1] / num, [0], times[ends_of_files]
     for job in range(1, num):
@@ -59,7 +59,7 @@ def _borders(durations: np.ndarray, ends_of_files: np.ndarray, num: int) -> list
 
 
 def _nearest(times: np.ndarray, time: float) -> int:
-    """The place of the first of these times, which ascend, that is nearest to another."""
+    """The index of the first of the ascending `times` that is nearest to `time`."""
     after = min(int(np.searchsorted(times, time)), len(times) - 1)
     before = int(np.searchsorted(times, times[max(after - 1, 0)]))
     return before if abs(times[before] - time) <= abs(times[after] - time) else after

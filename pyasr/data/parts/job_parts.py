@@ -1,12 +1,12 @@
-"""The parts of a data directory that jobs work on: made once by the step, so that a job reads the lines of its own utterances alone.
+"""Parts of a data directory for jobs: the step writes them once, so that each job reads only the lines of its own utterances.
 
     with parts_of_jobs(data, out, split(data, nj), tables=("utt2spk", "feats.scp")):     # the step: OUT/.data_parts/JOB
         run_jobs(...)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)                              # the job
     part.utterances, part.directory().utt2spk
 
-They lie in the step's own scratch directory, apart from those of other steps, and are removed when its jobs have ended. Messages of the
-jobs name the data directory itself.
+The parts are in the scratch directory of the step, separate from those of other steps, and are removed when its jobs have ended. Messages
+of the jobs name the data directory itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UTTERANCES = "utterances"
 
 @dataclass(frozen=True)
 class Part:
-    """The `utterances` of a job, in its order, of the data directory `data`; `tables` is the directory that has the lines of these, or
+    """The `utterances` of a job, in the order of processing, of the data directory `data`; `tables` is the directory of their lines, or
     `data` itself."""
 
     data: Path
@@ -40,14 +40,14 @@ class Part:
     utterances: Sequence[str]
 
     def directory(self) -> DataDir:
-        """The data directory, as far as this part goes."""
+        """The data directory, restricted to this part."""
         return DataDir(self.data, self.tables)
 
 
 def part_of(data: Path, out: Path, num_jobs: int, job: int, cut: Callable[[Path, int], list[Sequence[str]]] = split,
             name: str = PARTS) -> Part:  # fmt: skip
-    """The part of job `job` (1-based), as the step has made it; where it has not, the whole directory with the utterances that `cut` gives
-    the job."""
+    """The part of job `job` (1-based) as written by the step; if the step wrote none, the whole directory with the utterances that `cut`
+    assigns to the job."""
     place = Path(out) / name / str(job)
     if place.is_dir():
         return Part(data, place, Keys.by_line(Table.read(place / _UTTERANCES)))
@@ -56,9 +56,9 @@ def part_of(data: Path, out: Path, num_jobs: int, job: int, cut: Callable[[Path,
 
 @contextlib.contextmanager
 def parts_of_jobs(data: Path, out: Path, lists: list[Sequence[str]], tables: Iterable[str], name: str = PARTS) -> Iterator[None]:
-    """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of these tables that `data` has.
+    """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of `tables` that `data` has.
 
-    Raises UserError where one of them cannot be read.
+    Raises UserError if a table cannot be read.
     """
     directory, folder = DataDir(data), Path(out) / name
     places = [folder / str(job) for job in range(1, len(lists) + 1)]
@@ -83,7 +83,7 @@ def _remove(folder: Path) -> None:
 
 
 def write_parts(tables: Tables, lists: list[Sequence[str]], directories: list[Path]) -> None:
-    """Write the data directory of each list of utterances into one of these directories, which exist."""
+    """Write the data directory of each list of utterances into the corresponding one of `directories`, which exist."""
     for name, parts in _cut(tables, lists):
         for directory, lines in zip(directories, parts):
             write_table(directory / name, Table(bytes(lines)))
@@ -93,7 +93,7 @@ def write_parts(tables: Tables, lists: list[Sequence[str]], directories: list[Pa
 
 
 def _cut(tables: Tables, lists: list[Sequence[str]]) -> Iterator[tuple[str, list[bytearray]]]:
-    """(name, the lines of each part) of each table but spk2utt, in the table's order."""
+    """(name, the lines of each part) of each table except spk2utt, in the order of the table."""
     parts_of, num = _parts_by_line(lists), len(lists)
     shared = dict.fromkeys(SPEAKER_TABLES, _Shared(at_hand(tables["utt2spk"]), parts_of, num))
     if segments := tables.get("segments"):
@@ -104,7 +104,7 @@ def _cut(tables: Tables, lists: list[Sequence[str]]) -> Iterator[tuple[str, list
 
 
 def _parts_by_line(lists: list[Sequence[str]]) -> Callable[[Mapping[str, object]], np.ndarray]:
-    """A function that gives the part of each line of a table of utterances, int32 (number of lines,); -1: it is in none of the lists."""
+    """A function that returns the part of each line of a table of utterances, int32 (number of lines,); -1: in none of the lists."""
     utterances, parts = _numbered(lists)
 
     def part(utt: str) -> int:
@@ -119,7 +119,7 @@ def _parts_by_line(lists: list[Sequence[str]]) -> Callable[[Mapping[str, object]
 
 
 def _numbered(lists: list[Sequence[str]]) -> tuple[Table, np.ndarray]:
-    """(utterances, the list of each line of these; -1 for none)"""
+    """(utterances, the list of each line of this table; -1: in none of the lists)"""
     if all(isinstance(one, Keys) and one.table is lists[0].table for one in lists):
         parts = np.full(len(lists[0].table), -1, np.int32)
         for number, one in enumerate(lists):
@@ -130,7 +130,7 @@ def _numbered(lists: list[Sequence[str]]) -> tuple[Table, np.ndarray]:
 
 
 def _hand_out(table: Mapping[str, str], parts: np.ndarray, num: int) -> list[bytearray]:
-    """The lines of each of `num` parts; `parts` (number of lines,) are those of the lines, -1 for none."""
+    """The lines of each of `num` parts; `parts` (number of lines,) is the part of each line, -1 for none."""
     lines = [bytearray() for _ in range(num)]
     for line, part in zip(_lines_of(table), memoryview(parts)):
         if part >= 0:
@@ -139,15 +139,15 @@ def _hand_out(table: Mapping[str, str], parts: np.ndarray, num: int) -> list[byt
 
 
 def _lines_of(table: Mapping[str, str]) -> Iterator[bytes]:
-    """With their line breaks."""
+    """The lines of a table, with their line breaks."""
     return (table if isinstance(table, Table) else Table.of(table.items())).byte_lines()
 
 
 class _Shared:
     """Speakers or recordings, which may have utterances in several of `num` parts.
 
-    table     {utterance: its speaker}
-    parts_of  function of a table, as `_parts_by_line` gives it
+    table     {utterance: its speaker or recording}
+    parts_of  function of a table, from `_parts_by_line`
     """
 
     def __init__(self, table: Mapping[str, str], parts_of: Callable[[Mapping[str, str]], np.ndarray], num: int):
@@ -156,7 +156,7 @@ class _Shared:
         self._parts, self._borders = memoryview(pairs % num), memoryview(np.searchsorted(pairs, num * np.arange(len(self._names) + 1)))
 
     def share_out(self, table: Mapping[str, str]) -> list[bytearray]:
-        """The lines of each part; a line is in all parts that its key belongs to."""
+        """The lines of each part; a line is in all parts that have utterances of its key."""
         lines = [bytearray() for _ in range(self._num)]
         for key, line in zip(table, _lines_of(table)):
             for part in self._parts_of(key):
@@ -169,8 +169,8 @@ class _Shared:
 
 
 def _from_anywhere(data: DataDir, name: str, out: Path) -> Mapping[str, str]:
-    """A table whose paths are valid where OUT/PARTS/JOB/NAME is read: absolute where OUT does not lie below the current directory, above
-    which the directory of relative paths would be looked for."""
+    """The table `name` with paths that are valid in OUT/PARTS/JOB. They are absolute unless OUT is below the current directory: the base
+    directory of relative paths is searched for among the parents of the table."""
     table = data.utt2spk if name == "utt2spk" else data.table(name)
     if not name.endswith(".scp") or Path.cwd() in Path(out).resolve().parents:
         return table

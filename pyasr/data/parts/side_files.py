@@ -1,4 +1,4 @@
-"""Files of data directories that are no tables: what of them goes along with a copy or a part.
+"""Files of a data directory that are not tables, and their copies in copies and parts of the directory.
 
     stm          transcripts by time for sclite, `FILE CHANNEL SPEAKER BEGIN END WORD ...`
     ctm          words by time, `FILE CHANNEL BEGIN DURATION WORD ...`
@@ -22,16 +22,17 @@ _COMMENT = b";;"
 
 
 def side_files(data: DataDir, with_features: bool = True) -> list[Path]:
-    """Those that `data` has."""
+    """The side files that `data` has."""
     return [path for name in (*_BY_TIME, *_OF_WORDS, *_OF_FEATURES * with_features) if (path := data.path / name).is_file()]
 
 
 def carry(data: DataDir, out: Path, with_features: bool = True, of_part: bool = False) -> None:
-    """Copy to `out` what fits its tables, which are written; a log line names what is left behind.
+    """Copy the side files of `data` that match the tables of `out`, which exist already; a log line names the files that are not copied.
 
-    stm and ctm stay where the files that they are of (those of `reco2file_and_channel`, else recordings) keep their names. Of a part of the
-    utterances they have the lines of its files, and are left behind where it has some of a file's utterances only: words that nobody has
-    decoded would count as deleted. glm and stm_subsets always stay, frame_shift with the features.
+    stm and ctm are copied if the files that they refer to (those of `reco2file_and_channel`, else recordings) keep their names. For a part
+    of the utterances, the lines of its files are copied. If the part has only some utterances of a file, stm and ctm are not copied:
+    scoring would count the words of the other utterances as deletions. glm and stm_subsets are always copied, frame_shift together with
+    the features.
     """
     left = []
     for source in side_files(data, with_features):
@@ -40,16 +41,16 @@ def carry(data: DataDir, out: Path, with_features: bool = True, of_part: bool = 
             left.append(source)
         else:
             (Path(out) / source.name).write_bytes(content)
-    _log(left, "the recordings have other names there, or not all of their utterances")
+    _log(left, "in the new directory the recordings have other names, or only some of their utterances")
 
 
 def leave(sources: list[DataDir]) -> None:
-    """Name what a union of data directories is made without."""
-    _log([path for data in sources for path in side_files(data)], "a union has none")
+    """Log the side files of data directories that are combined; the combined directory has none."""
+    _log([path for data in sources for path in side_files(data)], "a combined data directory has no such files")
 
 
 def _of_files(source: Path, data: DataDir, out: DataDir, of_part: bool) -> bytes | None:
-    """The lines of an stm or ctm of `data` that are of the files of `out`; None where they do not fit it."""
+    """The lines of an stm or ctm of `data` for the files of `out`; None if they do not match `out`."""
     ours, theirs = _num_utterances(data), _num_utterances(out)
     if not theirs.keys() <= ours.keys() or (of_part and any(theirs[file] < ours[file] for file in theirs)):
         return None
@@ -70,4 +71,4 @@ def _num_utterances(data: DataDir) -> Counter[str]:
 
 def _log(left: list[Path], why: str) -> None:
     if left:
-        log.warning(f"left behind: {', '.join(map(str, left))}; {why}")
+        log.warning(f"not copied: {', '.join(map(str, left))}; {why}")

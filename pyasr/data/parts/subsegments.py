@@ -1,4 +1,4 @@
-"""Data directories whose utterances are parts of those of another one, with names as Kaldi's: UTT-BEGIN-END in hundredths of seconds."""
+"""Data directories whose utterances are parts of those of another one, named as in Kaldi: UTT-BEGIN-END in hundredths of a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_WHOLE_UTTERANCES = ("text", "segments", "utt2dur", *FEATURE_TABLES, "spk2utt
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an utterance, from its begin on, and the words said in it."""
+    """A part of an utterance, with times relative to the begin of the utterance, and its words."""
 
     begin_s: float
     end_s: float
@@ -33,7 +33,7 @@ def extent_s(data: DataDir, utt: str) -> tuple[float, float]:
 
 
 def packed(parts: Iterable[tuple[str, list[Part]]]) -> Mapping[str, list[Part]]:
-    """{utterance: its parts}, which have no words, in little memory."""
+    """{utterance: its parts} for parts without words, in little memory."""
     times = TableBuilder()
     for utt, found in parts:
         times.add(utt, " ".join(f"{float(time)!r}" for part in found for time in (part.begin_s, part.end_s)))
@@ -46,13 +46,13 @@ def _parts_at(times: str) -> list[Part]:
 
 
 def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool) -> Tables:
-    """The tables of a directory whose utterances are `parts` of those of `data`; those of a single part with all words keep their names
-    and times.
+    """The tables of a directory whose utterances are `parts` of the utterances of `data`, without feature tables. If `with_text`, an
+    utterance with a single part keeps its name and times.
 
-    Tables of features are left out. Raises UserError where there is no part.
+    Raises UserError if there is no part.
     """
     if not any(parts.values()):
-        raise UserError(f"{data.path}: no segment found in any of its {len(data.utterances)} utterances; see the options of this program")
+        raise UserError(f"{data.path}: no segment found in any of its {len(data.utterances)} utterances; change the segmentation options")
     tables = {name: table for name, table in read_all(data).items() if name not in _OF_WHOLE_UTTERANCES}
     new = _New(parts, with_text)
     for name in ("utt2spk", "utt2lang", "utt2warp", "utt2uniq"):
@@ -66,13 +66,13 @@ def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool
 
 
 class _New:
-    """The utterances that are parts of others."""
+    """Tables of the new utterances."""
 
     def __init__(self, parts: Mapping[str, list[Part]], with_text: bool):
         self._parts, self._with_text = parts, with_text
 
     def table(self, value: Callable[[str, Part, bool, Mapping[str, str]], object], known: Mapping[str, str] = {}) -> Lazy:
-        """A table of them: what `value` makes of the utterance, its part, whether that is the whole, and the table `known`."""
+        """{new utterance: value(utterance, part, whether the part is the whole utterance, the table `known`)}"""
         return Lazy(lambda: self._lines(value, at_hand(known)))
 
     def _lines(self, value: Callable, known: Mapping[str, str]) -> Iterator[tuple[str, object]]:

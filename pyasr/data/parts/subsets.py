@@ -1,6 +1,6 @@
-"""Parts and unions of data directories, written as data directories.
+"""Subsets, combinations and copies of data directories.
 
-A part of `num` utterances has all of them, with a warning, if the directory has fewer.
+A selection of `num` utterances has all utterances, with a warning, if the directory has fewer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
 
 
 def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
-    """The files of `data` that a copy or a part of it depends on."""
+    """The files of `data` on which a copy or a part of it depends."""
     tables = [data.path / name for name in TABLES if data.has(name) and (with_features or name not in FEATURE_TABLES)]
     return tables + side_files(data, with_features)
 
 
 def read_all(data: DataDir) -> Tables:
-    """As `all_tables`. Raises UserError where one cannot be read, and where utt2spk is missing."""
+    """As `all_tables`. Raises UserError if a table cannot be read, or utt2spk is missing."""
     tables = all_tables(data)
     for table in tables.values():
         at_hand(table)
@@ -44,7 +44,7 @@ def read_all(data: DataDir) -> Tables:
 
 
 def all_tables(data: DataDir) -> Tables:
-    """All tables that Kaldi knows and `data` has, utt2spk first, each of them read where it is gone through."""
+    """All known tables of `data`, utt2spk first; each is read at each iteration over it."""
     names = ["utt2spk", *(name for name in TABLES if name != "utt2spk" and data.has(name))]
     return {name: Stored(partial(_table_of, data, name)) for name in names}
 
@@ -54,7 +54,7 @@ def _table_of(data: DataDir, name: str) -> Mapping[str, str]:
 
 
 def write_all(path: Path, tables: Tables) -> None:
-    """Write tables into the existing directory `path`, spk2utt made from utt2spk."""
+    """Write tables into the existing directory `path`; spk2utt is computed from utt2spk."""
     for name, table in tables.items():
         if name != "spk2utt":
             write_table(Path(path) / name, table)
@@ -62,18 +62,19 @@ def write_all(path: Path, tables: Tables) -> None:
 
 
 def write_subset(data: DataDir, out: Path, utterances: Sequence[str]) -> None:
-    """The data directory of some utterances of `data`. Raises UserError for one that `data` or its segments lack, or for none at all."""
+    """Write a data directory of some utterances of `data`. Raises UserError for an utterance that `data` or its segments lack, and for an
+    empty list."""
     unknown = [utt for utt in utterances if utt not in data.utt2spk]
     if unknown:
         raise UserError(f"{data.path}/utt2spk: no utterance '{unknown[0]}' ({len(unknown)} such); correct the list")
     if not utterances:
-        raise UserError(f"{data.path}: no utterance chosen; choose at least one")
+        raise UserError(f"{data.path}: no utterance selected; select at least one")
     check_recordings(data, [utterances])
     write_all(out, filtered(read_all(data), Table.of_keys(utterances).in_order()))
 
 
 def check_recordings(data: DataDir, lists: Iterable[Sequence[str]]) -> None:
-    """Raise UserError for an utterance of these lists that the segments of `data`, where there are any, lack."""
+    """Raise UserError if `data` has segments, but no segment of an utterance of these lists."""
     for utterance in chain.from_iterable(lists) if data.segments else ():
         if utterance not in data.segments:
             data.recording(utterance)
@@ -86,23 +87,23 @@ def first(data: DataDir, num: int) -> Keys:
 
 
 def all_but_first(data: DataDir, num: int) -> Keys:
-    """Those that `first` leaves. Raises UserError where it leaves none."""
+    """All utterances after the first `num` in C order. Raises UserError if none remains."""
     if num >= len(data.utterances):
-        raise UserError(f"{data.path}: {len(data.utterances)} utterances, of which none comes after the first {num}; give a smaller number")
+        raise UserError(f"{data.path}: {len(data.utterances)} utterances, none after the first {num}; give a smaller number")
     return data.utterances[num:]
 
 
 def last(data: DataDir, num: int) -> Keys:
-    """The last `num` utterances in C order, as of Kaldi's `subset_data_dir.sh --last`."""
+    """The last `num` utterances in C order, as by Kaldi's `subset_data_dir.sh --last`."""
     _warn_of_fewer(data, num)
     return data.utterances[-num:]
 
 
 def without_repetitions(data: DataDir, most: int, seed: int = 0) -> Keys:
-    """Up to `most` utterances of each transcript, as of Kaldi's `remove_dup_utts.sh`; none without a transcript.
+    """Up to `most` utterances of each transcript, in C order, as by Kaldi's `remove_dup_utts.sh`; none without a transcript.
 
-    If there are more they are drawn, so that they come from all of the data. The draw depends only on the seed, the transcript and its
-    utterances. In C order.
+    If a transcript has more utterances, they are drawn at random from all of the data. The draw depends only on the seed, the transcript
+    and its utterances.
     """
     text, taken = data.table("text"), np.zeros(len(data.utterances), bool)
     places = np.flatnonzero(np.fromiter(map(text.__contains__, data.utterances), bool))
@@ -121,7 +122,7 @@ def _words(text: str) -> str:
 
 
 def _groups_above(values: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """The places of each number that stands at more than `most` of them, ascending."""
+    """For each value that occurs more than `most` times, its ascending indices."""
     order = np.argsort(values, kind="stable")
     begins = np.flatnonzero(np.diff(values[order], prepend=~values[order][:1]))
     sizes = np.diff(begins, append=len(order))
@@ -130,7 +131,7 @@ def _groups_above(values: np.ndarray, most: int) -> Iterator[np.ndarray]:
 
 
 def _by_words(text: Mapping[str, str], utterances: Keys, places: np.ndarray) -> dict[str, list[int]]:
-    """{transcript: which of `places` have it}"""
+    """{transcript: the `places` of its utterances}"""
     found: dict[str, list[int]] = {}
     for place in places.tolist():
         found.setdefault(_words(text[utterances[place]]), []).append(place)
@@ -145,10 +146,9 @@ def _drawn(places: list[int], most: int, seed: int, words: str) -> np.ndarray:
 
 
 def shortest(data: DataDir, num: int) -> Keys:
-    """The `num` shortest utterances. Raises UserError where no table tells durations."""
+    """The `num` shortest utterances. Raises UserError if no table has durations."""
     if not any(map(data.has, ("utt2dur", "utt2num_frames", "segments"))):
-        raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, the shortest utterances are unknown; "
-                        "make features first")
+        raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, so durations are unknown; extract features first")
     _warn_of_fewer(data, num)
     return _taken(data, np.argsort(data.durations.array, kind="stable")[:num])
 
@@ -169,7 +169,7 @@ def per_speaker(data: DataDir, num: int) -> Keys:
 
 
 def of_speakers(data: DataDir, num: int) -> Keys:
-    """All utterances of whole speakers, in C order of speakers, until there are at least `num`."""
+    """All utterances of the first speakers in C order; as many whole speakers as give at least `num` utterances."""
     _warn_of_fewer(data, num)
     sizes = np.diff(data.spk2utt.borders)[data.spk2utt.names.order]
     num_speakers = np.searchsorted(np.cumsum(sizes), num) + 1
@@ -177,7 +177,7 @@ def of_speakers(data: DataDir, num: int) -> Keys:
 
 
 def utterances_of(data: DataDir, speakers: list[str]) -> Keys:
-    """All utterances of the given speakers. Raises UserError for a speaker that `data` does not have."""
+    """All utterances of the given speakers. Raises UserError for a speaker that `data` lacks."""
     for speaker in speakers:
         if speaker not in data.spk2utt:
             raise UserError(f"{data.path}/utt2spk: no speaker '{speaker}'; correct the list")
@@ -185,7 +185,7 @@ def utterances_of(data: DataDir, speakers: list[str]) -> Keys:
 
 
 def _of_groups(data: DataDir, groups: Iterable[int]) -> Keys:
-    """All utterances of speakers."""
+    """All utterances of the speakers with these numbers."""
     members, borders = data.spk2utt.members, data.spk2utt.borders
     return _taken(data, np.concatenate([np.zeros(0, np.int64), *(members[borders[i] : borders[i + 1]] for i in groups)]))
 
@@ -197,26 +197,27 @@ def listed(path: Path) -> list[str]:
 
 def _warn_of_fewer(data: DataDir, num: int) -> None:
     if num > len(data.utterances):
-        log.warning(f"{data.path}: {len(data.utterances)} utterances, fewer than the {num} asked for; all are taken")
+        log.warning(f"{data.path}: {len(data.utterances)} utterances, fewer than the requested {num}; all are selected")
 
 
 def _taken(data: DataDir, places: np.ndarray) -> Keys:
-    """The utterances at these places, in C order."""
+    """The utterances with these indices, in C order."""
     return data.utterances.take(np.sort(places))
 
 
 def combine(sources: list[DataDir], out: Path) -> None:
-    """One data directory of several. Tables that only some of them have are left out, with a log line; so is cmvn.scp where they share
-    speakers. Where some have segments, the recordings of the others get one each, with a log line.
+    """Write one data directory of several. Tables that not all of them have are skipped, with a warning, and so are tables with different
+    values of a speaker, such as cmvn.scp. If only some directories have segments, each utterance of the others gets a segment that is its
+    whole recording, with a log line.
 
-    Raises UserError when an utterance or a recording means different things in two of them.
+    Raises UserError if two directories have the same utterance, or a recording with different values.
     """
     parts = [read_all(data) for data in sources]
     _complete(parts)
     _segment(parts, sources)
     shared = set.intersection(*map(set, parts))
     for name in sorted(set().union(*parts) - shared):
-        log.warning(f"{name} is left out: not all of the directories have it")
+        log.warning(f"{name} is not written: not all of the directories have it")
     for name in TABLES:
         if name in shared and name != "spk2utt" and (table := _union(name, parts, sources)) is not None:
             write_table(out / name, table)
@@ -225,12 +226,12 @@ def combine(sources: list[DataDir], out: Path) -> None:
 
 
 def _segment(parts: list[dict], sources: list[DataDir]) -> None:
-    """Where one has segments, every recording of the others that is an utterance becomes a segment, from its begin to its end."""
+    """If one directory has segments, add segments to the others: each utterance is a whole recording."""
     has_segments = ["segments" in tables and any(True for _ in tables["segments"]) for tables in parts]
     for tables, data, has in zip(parts, sources, has_segments):
         if any(has_segments) and not has:
             tables["segments"] = Lazy(partial(_whole_recordings, tables["utt2spk"]))
-            log.info(f"{data.path}: no segments, which others have; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'")
+            log.info(f"{data.path}: no segments, unlike other directories; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'")
 
 
 def _whole_recordings(utterances: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -238,7 +239,7 @@ def _whole_recordings(utterances: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _complete(parts: list[dict]) -> None:
-    """Where one has a table whose missing lines stand for something, the others get it too."""
+    """If one directory has a table with default values, add it to the others, too."""
     for name in set().union(*parts):
         for tables in parts:
             if name not in tables and default_value(name, "") is not None:
@@ -246,33 +247,33 @@ def _complete(parts: list[dict]) -> None:
 
 
 def _union(name: str, parts: list[Tables], sources: list[DataDir]) -> Joined | None:
-    """All entries of one table; None where directories give a speaker different values."""
+    """All entries of one table; None if directories have different values of a speaker."""
     earlier: list[Table] = []
     for tables, data in zip(parts, sources):
         table = Table.of(tables[name].items())
         for key in sorted(key for key in table if any(key in other for other in earlier)):
             value = next(other[key] for other in earlier if key in other)
             if name in SPEAKER_TABLES and table[key] != value:
-                log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
+                log.warning(f"{name} is not written: speaker {key} has other values in {data.path}; create it again")
                 return None
             if name in UTTERANCE_TABLES or table[key] != value:
                 flag = "--reco-prefix" if name in RECORDING_TABLES and data.has("segments") else "--utt-prefix"
-                raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; "
-                                f"rename with utils/copy_data_dir.py {flag}")
+                raise UserError(f"{data.path}/{name}: '{key}' is also in another of the directories; "
+                                f"rename it with utils/copy_data_dir.py {flag}")
         earlier.append(table)
     return Joined(earlier)
 
 
 @dataclass(frozen=True)
 class Renaming:
-    """Prefixes and suffixes for the names of a copy. A speaker's prefix should begin the utterances' too, for Kaldi's order."""
+    """Prefixes and suffixes for the names of a copy. The utterance prefix should begin with the speaker prefix, for Kaldi's order."""
 
-    utt_prefix: str = option("", "put before every utterance")
-    utt_suffix: str = option("", "put after every utterance")
-    spk_prefix: str = option("", "put before every speaker")
-    spk_suffix: str = option("", "put after every speaker")
-    reco_prefix: str = option("", "put before every recording that has segments; others are named as their utterances")
-    reco_suffix: str = option("", "put after every recording that has segments")
+    utt_prefix: str = option("", "prefix added to the name of each utterance")
+    utt_suffix: str = option("", "suffix added to the name of each utterance")
+    spk_prefix: str = option("", "prefix added to the name of each speaker")
+    spk_suffix: str = option("", "suffix added to the name of each speaker")
+    reco_prefix: str = option("", "prefix added to the name of each recording with segments; others are named like utterances")
+    reco_suffix: str = option("", "suffix added to the name of each recording with segments")
 
     def utterance(self, name: str) -> str:
         """New name of an utterance."""
@@ -288,8 +289,8 @@ class Renaming:
 
 
 def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = True) -> None:
-    """A copy of `data` with other names, without the tables of features where they are to be made anew. `utt2uniq` leads from utterances
-    that are renamed to what they were called, or to the originals that it has already, as with Kaldi's copy_data_dir.sh."""
+    """Write a copy of `data` with other names, optionally without feature tables. `utt2uniq` maps renamed utterances to their previous
+    names, or to the originals that it already has, as in Kaldi's copy_data_dir.sh."""
     tables = {name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES}
     if renaming.utterance(""):
         tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
@@ -298,7 +299,7 @@ def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = Tru
 
 
 def renamed(tables: Tables, renaming: Renaming) -> Tables:
-    """The tables with other names of utterances, speakers and recordings."""
+    """The tables with new names of utterances, speakers and recordings."""
     recording = renaming.recording if "segments" in tables else renaming.utterance
     rename_by = dict.fromkeys(UTTERANCE_TABLES, renaming.utterance) | dict.fromkeys(SPEAKER_TABLES, renaming.speaker)
     rename_by |= dict.fromkeys(RECORDING_TABLES, recording)
@@ -307,14 +308,14 @@ def renamed(tables: Tables, renaming: Renaming) -> Tables:
 
 
 def _with_first_word(value: str, rename: Callable[[str], str]) -> str:
-    """'RECORDING BEGIN END' with another recording; what a damaged line lacks is lacking still."""
+    """'RECORDING BEGIN END' with the recording renamed; missing fields of a damaged line remain missing."""
     name, *rest = value.split(maxsplit=1) or [""]
     return " ".join([rename(name), *rest])
 
 
 def own_copy(tables: Tables, renaming: Renaming) -> Tables:
-    """`renamed`, with recordings and the files that they are channels of renamed as utterances are: tables that can be joined with those
-    they were made of, of which they share no times."""
+    """`renamed`, with recordings and the files of their channels renamed like utterances. The result can be joined with `tables`:
+    the copies have their own recordings and times."""
     copy = renamed(tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix))
     if files := copy.get(FILE_AND_CHANNEL):
         copy[FILE_AND_CHANNEL] = mapped(files, value=lambda value: _with_first_word(value, renaming.utterance))
@@ -322,5 +323,5 @@ def own_copy(tables: Tables, renaming: Renaming) -> Tables:
 
 
 def joined(parts: list[Tables]) -> Tables:
-    """The lines of several directories' tables, which have the same names."""
+    """The tables of several directories joined; all directories have the same tables."""
     return {name: Joined([tables[name] for tables in parts]) for name in parts[0]}

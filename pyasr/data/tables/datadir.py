@@ -3,7 +3,7 @@
     data = DataDir("data/train")
     data.utterances[:3], data.utt2spk["joe-001"], data.durations["joe-001"]
 
-Tables are read when first asked for. A DataDir does not check that tables agree: `pyasr.data.checks.validation` does.
+A table is read at its first use. A DataDir does not check that its tables agree; `pyasr.data.checks.validation` does.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Tables = dict[str, Mapping[str, str]]  # {file name: table}
 
 
 def default_value(table: str, key: str) -> str | None:
-    """What a missing line of a table stands for; None where nothing can be assumed."""
+    """The default value of a missing line of a table; None if the table has no default."""
     return {SPEED: "1", VOLUME: "1", DISTORTION: distortion.NONE, "utt2uniq": key}.get(table)
 
 
 def completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Lazy:
-    """The table `name`, one that has default values, with a line for each of these keys."""
+    """The table `name`, which has default values, with a line for each of `keys`."""
     return Lazy(lambda: _completed(name, at_hand(table), keys))
 
 
@@ -57,7 +57,7 @@ def _completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Iter
 
 
 def filtered(tables: Tables, kept: Container[str]) -> Tables:
-    """Of each table what belongs to the utterances `kept`, of which segments, where there are any, have lines."""
+    """The lines of each table that belong to the utterances `kept`; if segments exist, each of these utterances has a line there."""
     speakers, _ = distinct(speaker for utt, speaker in tables["utt2spk"].items() if utt in kept)
     recordings = kept
     if segments := tables.get("segments"):
@@ -68,7 +68,7 @@ def filtered(tables: Tables, kept: Container[str]) -> Tables:
 
 @dataclass(frozen=True)
 class Segment:
-    """The part of a recording that an utterance is; an end of -1 stands for the end of the recording, as in Kaldi."""
+    """The part of a recording that is an utterance; an end of -1 means the end of the recording, as in Kaldi."""
 
     recording: str
     begin_s: float
@@ -76,20 +76,20 @@ class Segment:
 
     @classmethod
     def parse(cls, value: str) -> Segment:
-        """Of 'RECORDING BEGIN END'. Raises ValueError for anything else."""
+        """Parse 'RECORDING BEGIN END'. Raises ValueError for anything else."""
         recording, begin, end = value.split()
         begin_s, end_s = float(begin), float(end)
         if not (0 <= begin_s < end_s < np.inf or begin_s >= 0 and end_s == TO_THE_END):
-            raise ValueError("no times")
+            raise ValueError("invalid times")
         return cls(recording, begin_s, end_s)
 
 
 class DataDir:
     """A data directory; every property is one table as a Mapping, which takes little more memory than its file.
 
-    tables  where tables lie that have the lines of some utterances only; one that is not there is that of `path`
+    tables  directory of tables that have the lines of some utterances only; tables that it lacks are read from `path`
 
-    Raises UserError where a table cannot be read.
+    Raises UserError if a table cannot be read.
     """
 
     def __init__(self, path: Path, tables: Path | None = None):
@@ -98,11 +98,11 @@ class DataDir:
             raise UserError(f"{self.path}: no such data directory")
 
     def file(self, name: str) -> Path:
-        """Where the table `name` is read."""
+        """The file from which the table `name` is read."""
         return found if (found := self._tables / name).exists() else self.path / name
 
     def has(self, name: str) -> bool:
-        """Whether the table `name` is there."""
+        """Whether the table `name` exists."""
         return (self.path / name).exists()
 
     def table(self, name: str) -> Mapping[str, str]:
@@ -115,7 +115,7 @@ class DataDir:
         return table if root == Path() else Parsed(table, partial(placed, root))
 
     def optional_table(self, name: str) -> Mapping[str, str]:
-        """The table `name`, empty where there is none."""
+        """The table `name`; empty if it does not exist."""
         return self.table(name) if self.has(name) else {}
 
     @cached_property
@@ -126,12 +126,12 @@ class DataDir:
 
     @cached_property
     def spk2utt(self) -> Groups:
-        """Made from utt2spk, so that the two agree."""
+        """{speaker: utterances}, computed from utt2spk, so that the two agree."""
         return grouped(self.utt2spk)
 
     @cached_property
     def utterances(self) -> Keys:
-        """All utterances of utt2spk in C order."""
+        """All utterances of utt2spk, in C order."""
         return Keys(self.utt2spk)
 
     @cached_property
@@ -141,36 +141,36 @@ class DataDir:
 
     @cached_property
     def wav_scp(self) -> Mapping[str, str]:
-        """{recording: entry for `pyasr.data.audio.audio_reading.read_audio`}. Raises UserError for commands where
+        """{recording: entry for `pyasr.data.audio.audio_reading.read_audio`}. Raises UserError for commands if
         `pyasr.base.files.pipes` refuses them."""
         table = self.table("wav.scp")
         admit_table(table, self.path / "wav.scp")
         return table
 
     def check_commands(self) -> None:
-        """Raise UserError where wav.scp or reco2distortion names commands that are refused; to be called before any work."""
+        """Raise UserError if wav.scp or reco2distortion contains commands that are refused; call it before any work."""
         self.wav_scp
         commands = {name: next(filter(is_command, found.sources), "") for name, found in self.reco2distortion.items()}
         admit_table(commands, self.path / DISTORTION)
 
     @cached_property
     def reco2file_and_channel(self) -> Mapping[str, str]:
-        """{recording: "FILE CHANNEL"}, empty where there is no such table; `pyasr.data.audio.channels` reads a line."""
+        """{recording: "FILE CHANNEL"}; empty without such a table. `pyasr.data.audio.channels` parses the lines."""
         return self.optional_table(FILE_AND_CHANNEL)
 
     @cached_property
     def reco2speed(self) -> Mapping[str, str]:
-        """{recording: how many times as fast it is to be played}, empty where there is no such table."""
+        """{recording: playback speed, 1 is the original speed}; empty without such a table."""
         return self.optional_table(SPEED)
 
     @cached_property
     def reco2volume(self) -> Mapping[str, str]:
-        """{recording: factor on its samples}, empty where there is no such table."""
+        """{recording: factor on its samples}; empty without such a table."""
         return self.optional_table(VOLUME)
 
     @cached_property
     def reco2distortion(self) -> Mapping[str, distortion.Distortion]:
-        """{recording: room and noises}, empty where there is no such table."""
+        """{recording: room and noises}; empty without such a table."""
         return distortion.parse_table(self.optional_table(DISTORTION), self.path / DISTORTION)
 
     @cached_property
@@ -190,12 +190,12 @@ class DataDir:
 
     @cached_property
     def utt2dur(self) -> Mapping[str, float]:
-        """Seconds."""
+        """{utterance: seconds}"""
         return number_table(self.file("utt2dur"))
 
     @cached_property
     def reco2dur(self) -> Mapping[str, float]:
-        """Seconds of recordings."""
+        """{recording: seconds}"""
         return number_table(self.file("reco2dur"))
 
     @cached_property
@@ -204,19 +204,20 @@ class DataDir:
 
     @cached_property
     def segments(self) -> Mapping[str, Segment]:
-        """Empty where every recording is one utterance. Raises UserError for a line that is not 'UTTERANCE RECORDING BEGIN END'."""
+        """{utterance: segment}; empty if every recording is one utterance. Raises UserError for a line that is not 'UTTERANCE RECORDING
+        BEGIN END'."""
         table = self.optional_table("segments")
         for key, value in table.items():
             try:
                 Segment.parse(value)
             except ValueError:
                 raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds, "
-                                f"END after BEGIN, or -1 for that of the recording; correct the line, or run {FIX} {self.path}") from None
+                                f"END after BEGIN or -1 (end of the recording); correct the line, or run {FIX} {self.path}") from None
         return Parsed(table, Segment.parse)
 
     @cached_property
     def durations(self) -> Numbers:
-        """A measure of every utterance's length: seconds, or frames, or 1 where nothing is known."""
+        """The length of every utterance: seconds, or frames, or 1 if nothing is known."""
         counted = [path for path in (self.path / "feats/utt2num_frames", self.path / "utt2num_frames") if path.exists()]  # and its copy
         if self.has("utt2dur") or not counted:
             return self.audio_durations
@@ -224,13 +225,13 @@ class DataDir:
 
     @cached_property
     def audio_durations(self) -> Numbers:
-        """The same whatever features there are."""
+        """The length of every utterance, independent of features: seconds, or 1 if nothing is known."""
         if self.has("utt2dur"):
             return self._for_all(self.utt2dur)
         return self._for_all(self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan)
 
     def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> Numbers:
-        """The `length` of every utterance; the mean of all for those that are not known, or of which it is not a number."""
+        """The `length` of every utterance; the mean of all lengths for utterances that `known` lacks or whose length is NaN."""
         lengths = found = np.fromiter(map(length, known.values()), np.float64)
         if len(known) != len(self.utterances) or not all(map(eq, known, self.utterances)):
             found = np.fromiter((length(known[utt]) if utt in known else math.nan for utt in self.utterances), np.float64)
@@ -239,7 +240,7 @@ class DataDir:
         return Numbers(self.utterances, np.where(np.isnan(found), missing, found))
 
     def recording(self, utterance: str) -> str:
-        """The key of wav.scp that an utterance is in. Raises UserError where `segments` is there, but not the utterance in it."""
+        """The recording of an utterance, a key of wav.scp. Raises UserError if `segments` exists but lacks the utterance."""
         if not self.segments:
             return utterance
         if utterance not in self.segments:
@@ -248,10 +249,10 @@ class DataDir:
 
 
 def check_split(data: Path | DataDir, num: int) -> None:
-    """Raises UserError where a data directory has fewer utterances than `num`."""
+    """Raise UserError if a data directory has fewer utterances than `num`."""
     tables = _opened(data)
     if num > len(tables.utt2spk):
-        raise UserError(f"{tables.path}: {len(tables.utt2spk)} utterance(s) cannot be split over {num} jobs; lower --nj")
+        raise UserError(f"{tables.path}: {len(tables.utt2spk)} utterance(s) cannot be split into {num} jobs; lower --nj")
 
 
 def _opened(data: Path | DataDir) -> DataDir:
@@ -259,10 +260,10 @@ def _opened(data: Path | DataDir) -> DataDir:
 
 
 def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[Keys]:
-    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
-    `by_features` whatever features there are.
+    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order. The result is deterministic; without
+    `by_features` it does not depend on features.
 
-    Speakers stay whole where that is possible (`pyasr.data.tables.dividing`). Raises UserError where there are fewer utterances than lists.
+    Speakers stay whole if possible (`pyasr.data.tables.dividing`). Raises UserError if the directory has fewer utterances than `num`.
     """
     data = _opened(data)
     check_split(data, num)
@@ -271,13 +272,13 @@ def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[Keys
 
 
 def split_by_speakers(data: Path | DataDir, num: int) -> list[Keys]:
-    """The utterances of whole speakers in `num` lists of nearly equal duration, of which some are empty where there are fewer speakers."""
+    """The utterances in `num` lists of whole speakers, of nearly equal duration; some lists are empty if there are fewer speakers."""
     data = _opened(data)
     return data.utterances.shared_out(divided_by_speakers(data.spk2utt, data.durations.array, num), num)
 
 
 def write_data_dir(path: Path, tables: dict[str, dict[str, object]]) -> None:
-    """Write {file name: table} into the existing directory `path`; spk2utt is made from utt2spk."""
+    """Write {file name: table} into the existing directory `path`; spk2utt is computed from utt2spk."""
     for name, table in tables.items():
         write_table(Path(path) / name, table)
     if "utt2spk" in tables:

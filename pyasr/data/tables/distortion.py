@@ -1,8 +1,8 @@
-"""What a recording is mixed with when it is read: the table `reco2distortion`, one JSON object a recording.
+"""Room and noises that are applied to a recording when it is read: the table `reco2distortion`, one JSON object per recording.
 
     {"rir": "room3-1.wav", "noises": [{"audio": "fan.wav", "snr_db": 10, "start": 0.3}, {"audio": "cough.wav", "snr_db": 5, "at_s": 1}]}
 
-`{}` stands for the recording as it is. `pyasr.data.augmentation.augment` draws distortions, `pyasr.data.audio.mixing` applies them.
+`{}` means an unchanged recording. `pyasr.data.augmentation.augment` draws distortions, `pyasr.data.audio.mixing` applies them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MOST_SNR_DB, _MOST_SECONDS = 200.0, 1e7
 
 @dataclass(frozen=True)
 class Noise:
-    """One noise under a recording. Raises ValueError for values that make no sense.
+    """A noise that is added to a recording. Raises ValueError for values out of bounds.
 
-    audio    entry as of wav.scp: a file, or a command
-    snr_db   power of the recording over that of this noise
-    at_s     where in the recording it sounds, once; None: all the time, repeated as often as it takes
-    start    where in the noise a repeated one begins, as a share of its length
-    begin_s  where in `audio` the noise begins
-    end_s    where in `audio` it ends; None: at the end
-    rir      impulse response from where the noise is to the microphone
-    channel  of `audio`, where it has several, as in reco2file_and_channel; "": the first
+    audio    a file or a command, as in wav.scp
+    snr_db   ratio of the power of the recording to that of the noise, in dB
+    at_s     position in the recording, in seconds, of a noise that is added once; None: repeat it over the whole recording
+    start    position in a repeated noise at which it starts, as a fraction of its length
+    begin_s  begin of the noise in `audio`, in seconds
+    end_s    end of the noise in `audio`, in seconds; None: the end of `audio`
+    rir      impulse response from the position of the noise to the microphone
+    channel  channel of `audio` if it has several, as in reco2file_and_channel; "": the first
     """
 
     audio: str
@@ -54,23 +54,23 @@ class Noise:
 
 @dataclass(frozen=True)
 class Distortion:
-    """A room's impulse response, and noises. Raises ValueError for an impulse response without a name."""
+    """The impulse response of a room, and noises. Raises ValueError for an impulse response without a name."""
 
     rir: str | None = None
     noises: tuple[Noise, ...] = ()
 
     def __post_init__(self):
         if self.rir is not None and not _is_source(self.rir):
-            raise ValueError("no impulse response")
+            raise ValueError("invalid name of an impulse response")
 
     @property
     def sources(self) -> list[str]:
-        """All audio that it takes."""
+        """All audio entries that the distortion reads."""
         return [source for source in (self.rir, *(one for noise in self.noises for one in (noise.audio, noise.rir))) if source]
 
     @classmethod
     def parse(cls, text: str) -> Distortion:
-        """The inverse of `str`. Raises ValueError for what is no distortion."""
+        """The inverse of `str`. Raises ValueError for anything else."""
         try:
             fields = parse_text_object(text)
             noises = [Noise(**noise) for noise in fields.pop("noises", ())]
@@ -94,17 +94,17 @@ def _without_defaults(noise: Noise) -> dict:
 
 
 def complaint(text: str) -> str:
-    """What is wrong with a line's value; '' if nothing is."""
+    """What is wrong with the value of a line; '' if it is valid."""
     try:
         Distortion.parse(text)
     except ValueError:
-        return "no distortion as utils/reverberate_data_dir.py writes it"
+        return "not a distortion as written by utils/reverberate_data_dir.py"
     return ""
 
 
 def parse_table(table: Mapping[str, str], path: Path) -> Mapping[str, Distortion]:
-    """{recording: distortion} of the table at `path`. Raises UserError for a line that is none."""
+    """{recording: distortion} of the table at `path`. Raises UserError for an invalid line."""
     for name, text in table.items():
-        if told := complaint(text):
-            raise UserError(f"{path}: '{name} {text}' is {told}; make the directory again")
+        if found := complaint(text):
+            raise UserError(f"{path}: '{name} {text}' is {found}; create the directory again")
     return Parsed(table, Distortion.parse)

@@ -1,4 +1,4 @@
-"""Which of several lists of nearly equal duration each utterance belongs to; utterances are places in arrays here."""
+"""Division of utterances into lists of nearly equal duration; utterances are indices into arrays here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _UNBALANCED = 1.05
 
 
 def divided(speakers: Groups, durations: np.ndarray, num: int) -> np.ndarray:
-    """The list of each utterance, from 0, int64 (number of utterances,); each of the `num` lists has an utterance.
+    """The list of each utterance, from 0, int64 (number of utterances,); each of the `num` lists gets at least one utterance.
 
     speakers   {speaker: utterances}
-    durations  of the utterances, float64, at least `num` of them
+    durations  durations of the utterances, float64, at least `num` of them
 
-    Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter pieces, as
-    few as needed.
+    Speakers stay whole unless that would make a list more than 5 % longer than the mean. In this case the longest speakers are cut into
+    as few pieces as needed.
     """
     total, of_members = sum(memoryview(durations)), durations[speakers.members]
     limit = total / num
@@ -33,18 +33,18 @@ def divided(speakers: Groups, durations: np.ndarray, num: int) -> np.ndarray:
 
 
 def divided_by_speakers(speakers: Groups, durations: np.ndarray, num: int) -> np.ndarray:
-    """As `divided`, with whole speakers; some lists are empty where there are fewer speakers."""
+    """As `divided`, with whole speakers; some lists are empty if there are fewer speakers than lists."""
     lists, _ = _to_lists(speakers, durations[speakers.members], speakers.borders, num)
     return _of_utterances(speakers, lists, speakers.borders)
 
 
 def distributed(lengths: np.ndarray, sizes: np.ndarray, firsts: np.ndarray, num: int) -> tuple[np.ndarray, float]:
-    """(the list of each piece, from 0, int64; duration of the longest list): the longest piece first, into the list that is shortest so
-    far.
+    """(the list of each piece, from 0, int64; duration of the longest list). The pieces are assigned from the longest to the shortest,
+    each to the list that is shortest so far.
 
     lengths  durations of the pieces, float64
-    sizes    their numbers of utterances: of lists of the same duration, the one with fewest is taken
-    firsts   their first utterances: of pieces of the same duration, the one with the first comes first
+    sizes    their numbers of utterances: of lists with the same duration, the one with the fewest utterances is chosen
+    firsts   their first utterances: of pieces with the same duration, the one with the smaller first utterance comes first
     """
     heap = [(0.0, 0, j) for j in range(num)]  # duration, utterances, number of each list, the shortest first
     lists, each = np.empty(len(lengths), np.int64), list(zip(lengths.tolist(), sizes.tolist()))
@@ -56,29 +56,29 @@ def distributed(lengths: np.ndarray, sizes: np.ndarray, firsts: np.ndarray, num:
 
 
 def _to_lists(speakers: Groups, durations: np.ndarray, borders: np.ndarray, num: int) -> tuple[np.ndarray, float]:
-    """`distributed` pieces: piece i has the members `borders[i]:borders[i + 1]` of `speakers`, of which `durations` are those."""
+    """`distributed` for pieces of speakers: piece i has the members `borders[i]:borders[i + 1]`; `durations` are those of the members."""
     each = memoryview(durations)
     lengths = np.fromiter((sum(each[begin:end]) for begin, end in pairwise(memoryview(borders))), np.float64)
     return distributed(lengths, np.diff(borders), speakers.members[borders[:-1]], num)
 
 
 def _of_utterances(speakers: Groups, lists: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """The list of each utterance, from those of the pieces that `borders` makes of the members."""
+    """The list of each utterance, from the lists of the pieces; piece i has the members `borders[i]:borders[i + 1]`."""
     found = np.empty(len(speakers.members), np.int64)
     found[speakers.members] = np.repeat(lists, np.diff(borders))
     return found
 
 
 def _cut(borders: np.ndarray, durations: np.ndarray, limit: float) -> np.ndarray:
-    """The borders of speakers, with more of them where a speaker is longer than `limit`, so that its pieces are of about equal duration up
-    to it."""
+    """The borders of speakers, with more borders in each speaker longer than `limit`, so that its pieces have about equal durations of at
+    most `limit`."""
     long = np.flatnonzero(np.diff(borders) > 1).tolist()
     begins = (begin + cuts for i in long if len(cuts := _cuts(durations[(begin := borders[i]) : borders[i + 1]], limit)))
     return np.sort(np.concatenate([borders, *begins]))
 
 
 def _cuts(durations: np.ndarray, limit: float) -> np.ndarray:
-    """Where the second piece of a speaker with these utterances begins, the third, ..."""
+    """The begins of the second, third, ... piece of a speaker with these utterances."""
     ends = np.cumsum(durations)
     num = int(np.ceil(ends[-1] / limit - 1e-9)) if limit > 0 else len(durations)
     if num >= len(durations):

@@ -1,4 +1,4 @@
-"""Segments of a corpus against the lengths of its recordings: transcripts have times beyond the end of the audio, and broken ones.
+"""Check segments of a corpus against the lengths of its recordings: transcripts have invalid times, and times after the end of the audio.
 
     kept, dropped = fit(segments, {name: seconds_of(path) for name, path in audio.items()})
     dropped["it begins after the end of its recording"]
@@ -11,27 +11,27 @@ from collections.abc import Mapping
 
 from pyasr.data.tables.datadir import TO_THE_END, Segment
 
-MOST_OVERSHOOT_S = 0.5  # of a segment's end beyond its recording's, as in Kaldi's extract-segments
+MOST_OVERSHOOT_S = 0.5  # seconds by which a segment may end after its recording, as in Kaldi's extract-segments
 WITHOUT_AUDIO = "its recording is missing"
-BACKWARD = "it does not end after its begin"
+BACKWARD = "its end is not after its begin"
 AFTER_THE_END = "it begins after the end of its recording"
 TOO_LONG = f"it ends more than {MOST_OVERSHOOT_S:g} s after the end of its recording"
 
 
 def fit(segments: Mapping[str, Segment], durations: Mapping[str, float]) -> tuple[dict[str, Segment], Counter[str]]:
-    """(the segments that can be cut from their recordings, how many others there are for each reason).
+    """(the segments that can be cut from their recordings, {reason: number of segments that cannot}).
 
-    Those that are kept stay as they are: one that ends up to 0.5 s after its recording is cut to the end of it when it is read.
+    Segments that are kept are not changed: a segment that ends up to 0.5 s after its recording is cut to its end when it is read.
 
-    segments   {utterance: segment}; an end of -1 is that of the recording
-    durations  {recording: seconds}, `pyasr.data.audio.audio_lengths.seconds_of` of its file
+    segments   {utterance: segment}; an end of -1 means the end of the recording
+    durations  {recording: seconds}, from `pyasr.data.audio.audio_lengths.seconds_of` of its file
     """
     reasons = {name: why_not(segment, durations) for name, segment in segments.items()}
     return {name: segment for name, segment in segments.items() if not reasons[name]}, Counter(filter(None, reasons.values()))
 
 
 def why_not(segment: Segment, durations: Mapping[str, float]) -> str:
-    """Why a segment cannot be cut from its recording; '' where it can."""
+    """Why a segment cannot be cut from its recording; '' if it can."""
     if segment.recording not in durations:
         return WITHOUT_AUDIO
     is_whole, end_s = segment.end_s == TO_THE_END, durations[segment.recording]

@@ -1,4 +1,4 @@
-"""What the tables of a data directory have to be like: the shape of their lines, and the values in them."""
+"""Rules for the tables of a data directory: the format of their lines, and the values in them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pyasr.data.tables.fit_segments import MOST_OVERSHOOT_S
 
 @dataclass(frozen=True)
 class Rule:
-    """The shape of a table's lines."""
+    """The format of the lines of a table."""
 
-    form: str                                   # how a line should look
-    columns: tuple[int, int | None]             # least and greatest number of words
+    form: str                                   # expected form of a line
+    columns: tuple[int, int | None]             # minimum and maximum number of words
     check: Callable[[str], str] | None = None   # complaint about the value of a line, or ''
-    of: str = "utterance"                       # what the keys are
-    holds: Callable[[list[str]], bool] | None = None  # whether there is certainly no complaint about any of many values
+    of: str = "utterance"                       # meaning of the keys
+    holds: Callable[[list[str]], bool] | None = None  # fast check: True if certainly all values are valid
 
     def holds_for(self, values: list[str]) -> bool:
-        """Whether there is no complaint about any of the values of lines that have as many columns as they should."""
+        """Whether all values are valid; they are from lines with a valid number of columns."""
         return self.check is None or bool(self.holds and self.holds(values)) or not any(map(self.check, values))
 
 
@@ -49,7 +49,7 @@ def _are_positive(kind: type) -> Callable[[list[str]], bool]:
 
 
 def _numbers(words: list[str], kind: type) -> np.ndarray:
-    """float64 (number of words,); one that is not a number where some of the words are none."""
+    """float64 (number of words,); a single NaN if any word is not a number."""
     try:
         return np.fromiter(map(kind, words), np.float64, len(words))
     except (ValueError, OverflowError):
@@ -57,7 +57,7 @@ def _numbers(words: list[str], kind: type) -> np.ndarray:
 
 
 def _number_rule(form: str, noun: str, kind: type = float, of: str = "utterance") -> Rule:
-    """Of a table of positive numbers."""
+    """The rule of a table of positive numbers."""
     return Rule(form, (2, 2), _number_complaint(kind, noun), of, _are_positive(kind))
 
 
@@ -72,7 +72,7 @@ def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
 
 
 def speed_complaint(value: str) -> str:
-    """'' for a factor of `reco2speed` at which a recording can be played."""
+    """What is wrong with a factor of `reco2speed`; '' if it is valid."""
     try:
         is_speed = LEAST_SPEED <= float(value) <= MOST_SPEED
     except ValueError:
@@ -86,7 +86,7 @@ def _gender_complaint(value: str) -> str:
 
 RULES = {
     "utt2spk": Rule("UTTERANCE SPEAKER", (2, 2)),
-    "text": Rule("UTTERANCE WORD ...", (1, None)),  # without a word where nothing is said
+    "text": Rule("UTTERANCE WORD ...", (1, None)),  # no words if nothing is said
     "segments": Rule("UTTERANCE RECORDING BEGIN END", (4, 4), _segment_complaint, holds=_are_segments),
     "feats.scp": Rule("UTTERANCE FEATURES", (2, None)),
     "vad.scp": Rule("UTTERANCE VECTOR", (2, None)),
@@ -106,28 +106,28 @@ RULES = {
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     FILE_AND_CHANNEL: Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
-OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # no names of files
-MADE_BY_HAND = ("utt2lang", "spk2gender", FILE_AND_CHANNEL)  # nothing in a data directory tells what their lines would be
+OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # without file names
+MADE_BY_HAND = ("utt2lang", "spk2gender", FILE_AND_CHANNEL)  # their lines cannot be derived from other tables
 NO_WORDS = ("<eps>", "<s>", "</s>", "#0")  # symbols of words.txt, as `pyasr.lang.lexicons.dict_dir.RESERVED_WORDS`
 
 
 def by_hand(name: str, key: str, num_columns: int) -> str:
-    """What the user is to do about a broken line of the table `name` that cannot be made again; '' for one that is to be removed."""
+    """What the user has to do about an invalid line of the table `name` that cannot be created again; '' for a line to be removed."""
     if name == "segments" and num_columns == 5:
-        return f"make each channel a recording of its own, named in {FILE_AND_CHANNEL}, and take the fifth column away"
+        return f"make each channel a separate recording, list it in {FILE_AND_CHANNEL}, and remove the fifth column"
     return "correct the line" if key and name in (*MADE_BY_HAND, *AUDIO_CHANGES) else ""
 
 
 def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:
-    """{recording: seconds at the speed at which it is played}: by the audio that was `heard`, where its speed is one, otherwise by a sound
-    line of reco2dur."""
+    """{recording: seconds at its playback speed}, from the audio in `heard` if the speed is valid, otherwise from a valid line of
+    reco2dur."""
     speeds = {name: reco2speed.get(name, "1") for name in heard}
     return {**{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
             **{name: heard[name] / float(speed) for name, speed in speeds.items() if not speed_complaint(speed)}}
 
 
 def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:
-    """What is wrong with the times of a sound line of segments in a recording of so many seconds; '' if nothing is, or nothing is known."""
+    """What is wrong with the times of a valid line of segments, given {recording: seconds}; '' if nothing is, or the length is unknown."""
     if _segment_complaint(value) or (recording := value.split(None, 1)[0]) not in seconds:
         return ""
     (begin, end), most = map(float, value.split()[1:3]), seconds[recording]

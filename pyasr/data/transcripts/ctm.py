@@ -1,6 +1,6 @@
 """Words with times and confidences as lines of NIST's ctm.
 
-    FILE CHANNEL BEGIN DURATION WORD CONFIDENCE         seconds from the recording's begin; confidence from 0 to 1
+    FILE CHANNEL BEGIN DURATION WORD CONFIDENCE         seconds from the begin of the recording; confidence from 0 to 1
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class CtmLine:
 
     @property
     def end_s(self) -> float:
-        """Seconds from the recording's begin."""
+        """Seconds from the begin of the recording."""
         return self.begin_s + self.duration_s
 
     @classmethod
     def parse(cls, line: str) -> CtmLine:
-        """A line with or without a confidence. Raises ValueError for anything else."""
+        """Parse a line with or without a confidence. Raises ValueError for anything else."""
         file, channel, begin_s, duration_s, word, *confidence = line.split()
         found = cls(file, channel, float(begin_s), float(duration_s), word, *map(float, confidence or ["1"]))
         if not (0 <= found.begin_s < _MOST_SECONDS and 0 <= found.duration_s < _MOST_SECONDS):
@@ -52,7 +52,7 @@ class CtmLine:
 
 
 def read_ctm(path: Path) -> list[CtmLine]:
-    """The words of a ctm, comments (`;;`) left out. Raises UserError with file and line for what is no word of a ctm."""
+    """The words of a ctm, without comments (`;;`). Raises UserError with file and line for a malformed line."""
     found = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.startswith(";;"):
@@ -65,14 +65,14 @@ def read_ctm(path: Path) -> list[CtmLine]:
 
 
 class Recordings:
-    """Where utterances lie: `segments` and `reco2file_and_channel` of a data directory, both optional."""
+    """Positions of utterances in files, by `segments` and `reco2file_and_channel` of a data directory, both optional."""
 
     def __init__(self, data: DataDir):
         self.data = data
         self.names = {name: file_and_channel(data, name) for name in data.reco2file_and_channel}
 
     def locate(self, utterance: str) -> tuple[str, str, float]:
-        """(file, channel, begin in seconds); where nothing is said, channel 1 of a file that has the name of the utterance or recording."""
+        """(file, channel, begin in seconds). Without tables the file is named as the utterance or recording, and the channel is 1."""
         segments = self.data.segments
         if segments and utterance not in segments:
             raise UserError(f"{self.data.path}/segments has no utterance '{utterance}'; repair it with utils/fix_data_dir.py")
@@ -86,19 +86,19 @@ class Recordings:
 
 def utterance_lines(words: Iterable[str], times: Iterable[tuple[float, float]], confidences: Iterable[float], place: tuple[str, str, float],
                     frame_shift_s: float) -> list[CtmLine]:  # fmt: skip
-    """The words of an utterance that lies at `place` (file, channel, begin in seconds); `times` are their begins and ends in frames."""
+    """The words of an utterance at `place` (file, channel, begin in seconds); `times` are their begins and ends in frames."""
     file, channel, start_s = place
     seconds = [(round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2)) for begin, end in times]
     return [CtmLine(file, channel, begin_s, end_s - begin_s, *word) for (begin_s, end_s), *word in zip(seconds, words, confidences)]
 
 
 def sorted_lines(lines: Iterable[CtmLine]) -> list[CtmLine]:
-    """By file, channel and time, as sclite wants them."""
+    """The lines sorted by file, channel and time, as sclite requires."""
     return sorted(lines, key=lambda line: (line.file, line.channel, line.begin_s))
 
 
 def sort_ctm(path: Path) -> None:
-    """Bring the lines of a ctm into the same order. They are in memory as one byte string."""
+    """Sort the lines of a ctm file in the same way. They are in memory as one byte string."""
     lines, sides = Lines(path.read_bytes()), dict[tuple[str, str], int]()
     numbers, begins = array("q"), array("d")
     for file, channel, begin_s in map(place_of, lines):
@@ -112,6 +112,6 @@ def sort_ctm(path: Path) -> None:
 
 
 def place_of(line: str) -> tuple[str, str, float]:
-    """(file, channel, begin in seconds) of a line of a ctm, by which lines are sorted."""
+    """(file, channel, begin in seconds) of a line of a ctm, the sort key of lines."""
     file, channel, begin_s, _ = line.split(None, 3)
     return file, channel, float(begin_s)

@@ -5,12 +5,12 @@ r"""NIST's word mapping rules (glm): reading the file and applying the rules to 
     UH-HUH  =>  %BCACK  / [ ] __ [ ]                   between blanks
     'CAUSE  =>  BECAUSE                                anywhere, also within words
     [IT'S]  =>  [{IT IS / IT HAS}] / [ ] __ [ ]        alternatives
-    ;; INPUT_DEPENDENT_APPLICATION = "ctm"             the rules that follow are for the ctm only
+    ;; INPUT_DEPENDENT_APPLICATION = "ctm"             the rules after this line apply to the ctm only
 
-At each position of the text the first rule of the file applies whose left side is found there between its contexts.
-Matching continues after the left side. Contexts are compared with the text before any rule was applied. This is what
-rfilter1 of NIST's sctk does. Two kinds of rules are read as they are meant, where rfilter1 cuts their right side: those
-with a slash within braces and no context, and those without a blank after `=>`.
+At each position of the text the first rule of the file applies whose left side matches there between its contexts.
+Matching continues after the left side. Contexts are compared with the original text, before any rule was applied. This is
+what rfilter1 of NIST's sctk does. Two kinds of rules are read as intended, although rfilter1 cuts their right side: rules
+with a slash within braces and no context, and rules without a blank after `=>`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RuleSet:
     copies: bool = True
 
     def apply(self, text: str) -> str:
-        """The text after the rules."""
+        """The text after application of the rules."""
         pattern, targets = self._compiled
         if pattern is None:
             return text if self.copies else ""
@@ -93,7 +93,7 @@ class Glm:
 
 
 def ascii_upper(text: str) -> str:
-    """`text` with a to z as A to Z; csrfilt leaves all other letters."""
+    """`text` with a to z as A to Z; as in csrfilt, all other letters are unchanged."""
     return text.translate(_UPPER)
 
 
@@ -129,7 +129,7 @@ def _is_true(word: str) -> bool:
 
 
 def _comment_mark(lines: list[str]) -> str:
-    """What starts comments: the first word of the first line."""
+    """The word that starts comments: the first word of the first line."""
     return ((lines[0] if lines else "").split() or [";;"])[0]
 
 

@@ -1,4 +1,4 @@
-"""Words of telephone speech that scoring against an stm treats in a special way, as Kaldi's recipes for Switchboard do.
+"""Words of telephone speech that scoring against an stm treats specially, as Kaldi's recipes for Switchboard do.
 
 Noises and unknown words are not scored. Hesitations and fragments are optional. An acronym is scored as its letters: `i._b._m.`
 is i b m, `t._v.s` and `t._v.'s` are t v's.
@@ -15,17 +15,17 @@ _ACRONYM = re.compile(r"((?:[a-z]\._)*[a-z]\.)('?s)?", re.IGNORECASE)
 
 
 def is_unscored(word: str) -> bool:
-    """Whether it is a noise or the unknown word."""
+    """Whether `word` is a noise or the unknown word."""
     return _UNSCORED.fullmatch(word) is not None
 
 
 def is_optional(word: str) -> bool:
-    """Whether it is a hesitation or a fragment, `th-`."""
+    """Whether `word` is a hesitation or a fragment, such as `th-`."""
     return _OPTIONAL.fullmatch(word) is not None
 
 
 def letters_of(word: str) -> list[str]:
-    """The words as which it is scored: the letters of an acronym, else the word itself."""
+    """The words that are scored for `word`: the letters of an acronym, else the word itself."""
     acronym = _ACRONYM.fullmatch(word)
     if not acronym:
         return [word]

@@ -1,10 +1,10 @@
-"""Transcripts by time, NIST's stm: references of evaluation sets, and what a data directory is scored against.
+"""Transcripts with times in NIST's stm format: the references for scoring evaluation sets and data directories.
 
-    ;; LABEL "en-F" "English women" "..."                  other lines that start with ;; are comments, too
+    ;; LABEL "en-F" "English women" "..."                  other lines that start with ;; are comments
     sw_4390 A sw_4390_A 1.10 2.83 <O,en,F,en-F>  WELL (%HESITATION) I { DON'T / DO NOT } (TH-) THINK
 
 The columns are FILE CHANNEL SPEAKER BEGIN END <LABELS> TEXT. `(WORD)` is optional, `{ A / B }` are alternatives, `@`
-stands for no word. The text IGNORE_TIME_SEGMENT_IN_SCORING excludes a segment. Two errors of published files are repaired:
+means no word. The text IGNORE_TIME_SEGMENT_IN_SCORING excludes a segment. Two errors of published files are repaired:
 `((` is read as `(`, and <B_ASIDE> and <E_ASIDE> are removed. Lines of the speaker `inter_segment_gap` are skipped.
 """
 
@@ -99,7 +99,7 @@ def read_stm(path: Path) -> Stm:
 
 
 def parse_stm(lines: list[str], path: Path, repairs: Counter[str]) -> list[Segment]:
-    """The segments in the order of the lines. What is repaired is added to `repairs`, {repair: how often}.
+    """The segments in the order of the lines. Repairs are counted in `repairs`, {repair: number}.
 
     Raises UserError with `path` and line for a malformed line, for times that are not numbers or run backwards, and for
     parentheses or braces that do not match.
@@ -110,12 +110,12 @@ def parse_stm(lines: list[str], path: Path, repairs: Counter[str]) -> list[Segme
 
 
 def no_segments(*paths: Path) -> UserError:
-    """The error that files have no segments."""
+    """The error for files without segments."""
     return UserError(f"{', '.join(map(str, paths))}: no segments; a line is {_FORM}")
 
 
 def log_repairs(name: object, repairs: Counter[str]) -> None:
-    """A line for each repair of an stm, headed by the `name` of the file."""
+    """Log a line for each repair of an stm, beginning with the `name` of the file."""
     for what, num in (+repairs).items():
         log.info(f"{name}: {what} ({num} times)")
 
@@ -151,7 +151,7 @@ def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
 
 
 def check_times(begin: str, end: str, place: str) -> None:
-    """Raise UserError, headed by `place`, for times of a segment that are not seconds, or run backwards."""
+    """Raise UserError, beginning with `place`, for times of a segment that are not seconds, or run backwards."""
     try:
         begin_s, end_s = float(begin), float(end)
         if not (0 <= begin_s < math.inf and 0 <= end_s < math.inf):

@@ -1,4 +1,4 @@
-"""Audio entries: what is read is what was written; whatever is damaged is named."""
+"""Audio entries: the samples read are those written; messages name damaged files."""
 
 import io
 import os
@@ -42,7 +42,7 @@ def test_offset_into_an_archive(tmp_path):
 
 @pytest.mark.parametrize("form", ["wav", "rifx", "nist", "flac", "long-head", "streamed"])
 def test_one_of_many_in_an_archive(form, tmp_path):
-    """What follows is not part of it, nor, where its header tells its length, read: the archive may be larger than the memory."""
+    """The next entry is not part of the audio, and is not read if the header gives the length: the archive may exceed the memory."""
     if form in ("wav", "long-head", "streamed"):
         write_tone(tmp_path / "a.wav")
     else:
@@ -72,7 +72,7 @@ def test_one_of_many_in_an_archive(form, tmp_path):
 def test_audio_that_the_end_of_an_archive_cuts_short(tmp_path):
     write_tone(tmp_path / "a.wav")
     (tmp_path / "b.ark").write_bytes(b"key " + (tmp_path / "a.wav").read_bytes()[:-100])
-    for offset, told in ((4, "cut short, 3100 of 3200 bytes of audio are there"), (9999, "the file is empty")):
+    for offset, told in ((4, "cut short, 3100 of 3200 bytes of audio found"), (9999, "the file is empty")):
         with pytest.raises(UnusableAudio, match=told):
             read_audio(f"{tmp_path}/b.ark:{offset}")
 
@@ -88,7 +88,7 @@ def test_streamed_wav_has_no_known_size(size, whole_size, tmp_path):
 
 @pytest.mark.parametrize("form", ["RIFX", "RF64", "AU"])
 def test_other_forms_that_were_written_into_a_pipe(form):
-    """Their sizes are still those that were written before the audio."""
+    """The sizes in the headers are those written before the audio."""
     file, samples = io.BytesIO(), np.random.default_rng(0).integers(-32768, 32768, 1600).astype(np.int16)
     soundfile.write(file, samples, 8000, "PCM_16", "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form)
     content = bytearray(file.getvalue())
@@ -155,7 +155,7 @@ def checksum(content: bytes, polynomial: int, num_bits: int) -> bytes:
 
 
 def constant_flac(value: int, num_bits: int, blocks: list[int]) -> bytes:
-    """A FLAC file of one channel at 16 kHz (RFC 9639), whose blocks of these numbers of samples have each one constant subframe."""
+    """A FLAC file of one channel at 16 kHz (RFC 9639) with blocks of the given sizes, each with one constant subframe."""
     size = max(blocks, default=4096)
     told = 16000 << 44 | (num_bits - 1) << 36 | sum(blocks)
     content = b"fLaC\x80\0\0\x22" + struct.pack(">HH", size, size) + bytes(6) + told.to_bytes(8, "big") + bytes(16)
@@ -184,7 +184,7 @@ def test_flac_files_that_were_joined(tmp_path):
 
 
 def test_flac_stream_that_is_cut_short(tmp_path):
-    """Neither its header nor its last frame tells how long it is."""
+    """Neither the header nor the last frame gives the length."""
     path = tmp_path / "a.flac"
     write_audio(path, np.random.default_rng(0).normal(0, 3000, 8000).astype(np.float32), 8000)
     path.write_bytes(audio_counts.of_flac(path.read_bytes(), 0)[:-50])
@@ -199,7 +199,7 @@ FORMS = [("WAV", "PCM_16"), ("WAV", "GSM610"), ("WAVEX", "PCM_24"), ("RF64", "PC
 
 @pytest.mark.parametrize(("form", "coding"), FORMS)
 def test_no_form_is_shortened(form, coding, tmp_path):
-    """Wherever a file is cut, in its header too, it is an error, and not fewer samples."""
+    """A file that is cut anywhere, also within the header, is an error and never yields fewer samples."""
     path, samples = tmp_path / "a", np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2]
     soundfile.write(path, samples, 8000, coding, format=form)
     whole = path.read_bytes()
@@ -213,7 +213,7 @@ def test_big_endian_wav(tmp_path):
     soundfile.write(tmp_path / "a", np.zeros(1000), 8000, "PCM_16", "BIG", "WAV")
     content = (tmp_path / "a").read_bytes()
     assert content[:4] == b"RIFX" and len(decode_audio(io.BytesIO(content), "a")[0]) == 1000
-    with pytest.raises(UserError, match="a: cut short, 1956 of 2000 bytes of audio are there; replace"):
+    with pytest.raises(UserError, match="a: cut short, 1956 of 2000 bytes of audio found; replace"):
         decode_audio(io.BytesIO(content[:2000]), "a")
 
 
@@ -230,7 +230,7 @@ def noise(form: str, coding: str, seed: int) -> bytes:
     return file.getvalue()
 
 
-JOINED = "a: several recordings joined in one file, of which only the first would be read; make a file of each"
+JOINED = "a: several recordings joined in one file, of which only the first would be read; split it into one file per recording"
 
 
 def pages(content: bytes) -> list[bytes]:
@@ -240,7 +240,7 @@ def pages(content: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("coding", ["VORBIS", "OPUS"])
 def test_ogg_files_that_were_joined(coding):
-    """Streams side by side, whose first pages stand together at the begin, are no joined files."""
+    """Parallel streams, whose first pages are together at the begin, are not joined files."""
     one, other = noise("OGG", coding, 0), noise("OGG", coding, 1)
     with pytest.raises(UnusableAudio, match=JOINED):
         decode_audio(io.BytesIO(one + other), "a")
@@ -271,7 +271,7 @@ def test_mp3_files_in_an_archive_are_not_joined(tmp_path):
 
 
 def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):
-    """Opus at 6 kbit/s and 48 kHz, half of it silence; digital silence in FLAC, but not in the longest blocks that FLAC may have."""
+    """Opus at 6 kbit/s and 48 kHz, half of it silence; digital silence in FLAC, but not in the longest blocks of FLAC."""
     monkeypatch.setattr("pyasr.io.content._ALWAYS_BYTES", 0)
     rng, bursts = np.random.default_rng(0), np.repeat([1.0, 0.0] * 10, 24000)
     speech = bursts * rng.normal(0, 0.1, len(bursts))
@@ -287,12 +287,12 @@ def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):
 
 def test_forms_of_which_nothing_tells_the_end(tmp_path):
     soundfile.write(tmp_path / "a.voc", np.zeros(1000), 8000)
-    with pytest.raises(UserError, match="a.voc: audio in the format VOC, in which a missing end is not detected; convert it to WAV or FLAC"):
+    with pytest.raises(UserError, match="a.voc: audio in the format VOC, in which truncation is not detected; convert it to WAV or FLAC"):
         read_audio(str(tmp_path / "a.voc"))
 
 
 def test_named_pipes_are_refused(tmp_path):
-    """Without a writer reading one would never end."""
+    """Reading a pipe without a writer would never end."""
     os.mkfifo(tmp_path / "a")
     with pytest.raises(UserError, match="a: a named pipe, which can be read once only; give a file, or a command"):
         read_audio(str(tmp_path / "a"))
@@ -301,13 +301,13 @@ def test_named_pipes_are_refused(tmp_path):
 def test_failing_command(tmp_path):
     with pytest.raises(UserError, match=r"status 3 \(no disk today\)"):
         read_audio("echo no disk today >&2; exit 3 |", "rec1")
-    with pytest.raises(UserError, match="gave no audio"):
+    with pytest.raises(UserError, match="wrote no audio"):
         read_audio("true |", "rec1")
 
 
 @pytest.mark.parametrize(("rate", "new_rate"), [(11025, 8000), (16000, 8000), (8000, 16000)])
 def test_resampled_tones(rate, new_rate):
-    """Below both Nyquist frequencies a tone keeps amplitude and phase; above the new one it vanishes."""
+    """A tone below both Nyquist frequencies keeps its amplitude and phase; a tone above the new one is removed."""
     time, new_time = np.arange(rate) / rate, np.arange(new_rate) / new_rate
     for hz in (100, 1000, 3500):
         got = resample(np.sin(2 * np.pi * hz * time), rate, new_rate)

@@ -1,4 +1,4 @@
-"""Headers that count less than the file holds: all of it is read, or the file is refused; other chunks and tags are no audio."""
+"""Headers that count less than the file contains: all audio is read, or the file is refused; other chunks and tags are not audio."""
 
 import io
 import struct
@@ -16,7 +16,7 @@ from pyasr.data.audio import audio_headers, flac_length
 from pyasr.data.audio.audio_reading import UnusableAudio, decode_audio, read_audio
 
 REPAIRED = ("FLAC", "MP3")  # whose frames tell how many there are
-FEWER = "its header tells .* and .* follow that are no other chunks; rewrite its header, for example by 'sox --ignore-length"
+FEWER = "its header counts .* but .* follow that are not other chunks; rewrite its header, for example by 'sox --ignore-length"
 
 
 def decoded(content: bytes) -> np.ndarray:
@@ -37,7 +37,7 @@ def test_a_header_that_counts_half(form, num_channels):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_header_that_counts_nothing(form):
-    """As a program leaves it that was killed."""
+    """A file of a killed program."""
     content = encoded(form, samples())
     np.testing.assert_array_equal(decoded(counted(form, content, 0)), decoded(content))
 
@@ -45,7 +45,7 @@ def test_a_header_that_counts_nothing(form):
 @pytest.mark.parametrize("form", ["WAV", "RIFX", "AIFF", "AU"])
 @pytest.mark.parametrize("lost", [1, 3])
 def test_a_header_that_has_lost_multiples_of_the_greatest_size(form, lost, monkeypatch):
-    """Sizes of 32 bits beyond 4 GiB; here of 12 bits."""
+    """32-bit sizes of files over 4 GiB; reduced to 12 bits here."""
     monkeypatch.setattr(audio_headers, "_WRAP", 1 << 12)
     content = encoded(form, samples())
     less = counted(form, content, 2 * NUM_SAMPLES - (lost << 12))
@@ -53,7 +53,7 @@ def test_a_header_that_has_lost_multiples_of_the_greatest_size(form, lost, monke
 
 
 def test_a_wav_file_in_the_form_of_larger_ones():
-    """What a file of more than 4 GiB is made to be, since a WAV file has sizes of 32 bits."""
+    """A WAV file of more than 4 GiB is read as RF64, because sizes in WAV have 32 bits."""
     content = encoded("WAV", samples(2))
     larger = audio_headers._as_rf64(counted("WAV", content, 10))
     assert larger[:4] == b"RF64"
@@ -69,7 +69,7 @@ def test_what_follows_the_audio_is_no_audio(form, name, body, tag):
 
 
 def test_chunks_as_programs_write_them_that_do_not_keep_to_the_form():
-    """Without filling behind an odd number of bytes, and with tags of which the end is missing."""
+    """Without padding after an odd number of bytes, and with truncated tags."""
     file = io.BytesIO()
     soundfile.write(file, np.zeros(1001), RATE, "PCM_U8", format="WAV")
     content = file.getvalue()[: file.getvalue().index(b"data") + 8 + 1001]
@@ -94,7 +94,7 @@ def test_files_that_were_joined(form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("follows", [b"two ", b"", bytes(700)], ids=len)
 def test_in_an_archive(form, follows, tmp_path):
-    """A whole file is read, whatever entry follows; one whose header counts less is not cut."""
+    """A complete file is read before an entry of any format; a file whose header counts less is not truncated."""
     content = encoded(form, samples())
     path, begin = tmp_path / "a.ark", b"one "
     following = follows + (encoded(form, samples()[:3000]) if follows.strip(b"\0") else b"")
@@ -105,7 +105,7 @@ def test_in_an_archive(form, follows, tmp_path):
         if form in REPAIRED:
             np.testing.assert_array_equal(read_audio(f"{path}:4")[0], decoded(content)[:, 0])
         else:
-            with pytest.raises(UnusableAudio, match="its header (?:gives|tells) [0-9]+ bytes.*(no other file of the archive begins|that are no other chunks)"):
+            with pytest.raises(UnusableAudio, match="its header counts [0-9]+ bytes.*(no other file of the archive begins|that are not other chunks)"):
                 read_audio(f"{path}:4")
 
 
@@ -120,13 +120,13 @@ def test_from_a_pipe_and_in_validation(tmp_path):
     table.write_text("\n".join([f"{lines[0].split()[0]} {path}", *lines[1:]]) + "\n")
     program = Path(__file__).parents[3] / "utils" / "validate_data_dir.py"
     run = subprocess.run([sys.executable, program, "--audio", "read", tmp_path / "data"], capture_output=True, text=True)
-    assert run.returncode == 1 and "wav.scp:1:" in run.stdout and "bytes follow that are no other chunks" in run.stdout
+    assert run.returncode == 1 and "wav.scp:1:" in run.stdout and "bytes follow that are not other chunks" in run.stdout
 
 
 @pytest.mark.parametrize("coding", ["ULAW", "PCM_16"])
 @pytest.mark.parametrize("num_channels", [2, 4])
 def test_sphere_header_that_counts_all_channels(coding, num_channels, tmp_path):
-    """As in the first release of Switchboard."""
+    """Such headers are in the first release of Switchboard."""
     file = io.BytesIO()
     soundfile.write(file, samples(num_channels), RATE, coding, format="NIST")
     content = file.getvalue()
@@ -141,7 +141,7 @@ def test_sphere_header_that_counts_all_channels(coding, num_channels, tmp_path):
 
 @pytest.mark.parametrize("loud_first", [False, True])
 def test_mp3_of_variable_bit_rate_without_a_count(loud_first):
-    """libsndfile guesses the length from the first frame."""
+    """libsndfile estimates the length from the first frame."""
     halves = [np.zeros(80000), np.random.default_rng(0).normal(0, 0.1, 80000)]
     file = io.BytesIO()
     soundfile.write(file, np.concatenate(halves[::-1] if loud_first else halves), 16000, "MPEG_LAYER_III", format="MP3", bitrate_mode="VARIABLE")
@@ -157,7 +157,7 @@ def test_flac_whose_header_counts_less_and_whose_end_is_missing():
 
 
 def test_flac_of_variable_blocks_in_a_stream():
-    """One frame of 100 samples, whose header has the place of its first sample."""
+    """One frame of 100 samples; its header has the position of its first sample."""
     head = b"\xff\xf9\x60" + bytes([4 << 1]) + b"\xe1\x80\x80" + bytes([99])
     frame = head + bytes([flac_length._checksum(head, 0x07, 8)]) + b"\0\0\x05"
     frame += flac_length._checksum(frame, 0x8005, 16).to_bytes(2, "big")

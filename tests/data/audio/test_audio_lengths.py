@@ -1,4 +1,4 @@
-"""Lengths by headers are those of reading the files to their end, and whatever a header does not tell is read."""
+"""Lengths from headers equal those of decoded files; files whose headers do not give the length are decoded."""
 
 import io
 
@@ -53,7 +53,7 @@ def test_other_files_are_read(form, change, tmp_path):
 
 
 @pytest.mark.parametrize("content, told", [
-    (plain_sphere(samples(2), 2)[:-100], "cut short, 15900 of 16000 bytes of audio are there"),
+    (plain_sphere(samples(2), 2)[:-100], "cut short, 15900 of 16000 bytes of audio found"),
     (encoded("WAV", samples())[:-100], "cut short"), (b"", "the file is empty"), (b"<html>", "not readable as audio"),
     (plain_sphere(samples(2), 2).replace(b"sample_rate -i 8000", b"sample_rate -i 0   "), "not readable as audio"), (None, "no such file"),
 ], ids=["cut SPHERE", "cut WAV", "empty", "text", "no rate", "missing"])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is told of a recording without reading it is what reading it tells, and sound files are known by their ends alone."""
+"""The check of a recording without reading it agrees with reading it; intact files are recognised from their ends."""
 
 import io
 import re
@@ -72,7 +72,7 @@ def compressed(form: str, num: int = 30000) -> bytes:
 
 
 def parts(form: str, content: bytes) -> list[int]:
-    """Where the frames of a FLAC file or the pages of an Ogg file begin."""
+    """Begins of the frames of a FLAC file or of the pages of an Ogg file."""
     marks = re.finditer(rb"\xff\xf8[\x10-\xef]" if form == "FLAC" else b"OggS", content)
     return [mark.start() for mark in marks if form != "FLAC" or flac_length._last_sample(content, mark.start(), 4096)]
 
@@ -116,7 +116,7 @@ def test_sound_compressed_files_are_not_read(form, change, num, tmp_path, monkey
 
 
 def test_flac_files_without_a_count_are_read(tmp_path):
-    """Their last frames tell, or the complaint is that of reading them."""
+    """The last frame gives the length; otherwise the complaint is that of reading the file."""
     path, content = tmp_path / "a.flac", of_flac(compressed("FLAC"), 0)
     for there, complaint in ((content, ""), (content[:-100], "a FLAC stream without its length in the header")):
         path.write_bytes(there)

@@ -1,4 +1,4 @@
-"""Channels of files as recordings: what `reco2file_and_channel` names is read, by everything that reads the audio of a data directory."""
+"""Channels of files as recordings: everything that reads audio of a data directory reads the channel named by `reco2file_and_channel`."""
 
 import gc
 import weakref
@@ -56,7 +56,7 @@ def test_an_option_goes_before_the_table(calls):
 @pytest.mark.parametrize("label", ["A", "B", "2", "left"])
 @pytest.mark.parametrize("entry", ["{}", "cat {} |"])
 def test_audio_of_one_channel_is_read_as_it_is(entry, label, tmp_path):
-    """As in Kaldi's directories: 'sph2pipe -c 2 FILE |' is channel B."""
+    """In Kaldi's directories, 'sph2pipe -c 2 FILE |' is channel B."""
     soundfile.write(tmp_path / "b.wav", sides(CALLS[0])[:, 1], RATE)
     write_data_dir(tmp_path, {"wav.scp": {"b": entry.format(tmp_path / "b.wav")}, "reco2file_and_channel": {"b": f"call {label}"}, "utt2spk": {"b": "b"}})
     assert np.array_equal(read_recording(DataDir(tmp_path), "b")[0], channel(1)) and not validate(tmp_path, need_text=False, audio="read")
@@ -68,10 +68,10 @@ def test_commands_may_give_all_channels(calls):
 
 
 @pytest.mark.parametrize("line, told", [
-    ("sw02001 C", "sw02001.sph: reco2file_and_channel says channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in the order"),
-    ("sw02001 0", "says channel '0', but the file has 2 channels"), ("sw02001 3", "says channel '3'"), ("sw02001 left", "says channel 'left'"),
+    ("sw02001 C", "sw02001.sph: reco2file_and_channel names channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in the order"),
+    ("sw02001 0", "names channel '0', but the file has 2 channels"), ("sw02001 3", "names channel '3'"), ("sw02001 left", "names channel 'left'"),
     ("sw02001", "calls/reco2file_and_channel: 'sw02001-B sw02001' is not 'RECORDING FILE CHANNEL'; correct the line"),
-    (None, "sw02001.sph: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features, or name that of each recording in"),
+    (None, "sw02001.sph: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction step, or name the channel of each recording in"),
 ])  # fmt: skip
 def test_what_cannot_be_a_channel(line, told, calls):
     table = read_table(calls / "reco2file_and_channel")
@@ -82,11 +82,11 @@ def test_what_cannot_be_a_channel(line, told, calls):
     if line and line != "sw02001":
         problem, = validate(calls, audio="read")
         assert problem.text.startswith("sw02001-B ") and problem.message in told + str(problem) and problem.fix.startswith("correct the line: channels")
-        assert any(f"left recording sw02001-B as it is: {problem.message}" in said for said in fix(calls, audio="read"))
+        assert any(f"kept recording sw02001-B: {problem.message}" in said for said in fix(calls, audio="read"))
 
 
 def test_conversations_are_sound(calls):
-    """Also read to their ends, and with segments measured by these."""
+    """Also if all audio is read, and segments are compared with its length."""
     assert validate(calls, audio="read") == [] == validate(calls) and fix(calls, audio="read") == []
     write_table(calls / "segments", read_table(calls / "segments") | {"sw02010-B_000050": "sw02010-B 0.5 1.6"})
     problem, = validate(calls, audio="read")
@@ -95,7 +95,7 @@ def test_conversations_are_sound(calls):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The entries that are decoded, and weak references to their audio."""
+    """The decoded entries, and weak references to their audio."""
     found = []
 
     def read(rx, name=""):
@@ -108,7 +108,7 @@ def reads(monkeypatch):
 
 
 def test_a_file_is_decoded_once_and_not_kept(calls, reads):
-    """While the last of its channels is used, the memory of both is free."""
+    """The memory of both channels is free while the last one is in use."""
     data, kept = DataDir(calls), []
     for samples, _ in read_recordings(data, sorted(data.wav_scp)):
         gc.collect()
@@ -119,7 +119,7 @@ def test_a_file_is_decoded_once_and_not_kept(calls, reads):
 @pytest.mark.parametrize("speakers", [False, True])
 @pytest.mark.parametrize("num", [1, 2, 3, 5, 12])
 def test_sides_of_a_call_follow_each_other(num, speakers, tmp_path):
-    """And the fewest calls are in two jobs."""
+    """The number of calls that are divided between two jobs is minimal."""
     data = DataDir(make_calls(tmp_path / "calls", speakers=speakers))
     lists = shards(data, num)
     assert sorted(utt for one in lists for utt in one) == data.utterances
@@ -134,7 +134,7 @@ def test_sides_of_a_call_follow_each_other(num, speakers, tmp_path):
 
 
 def test_jobs_end_with_files_where_that_keeps_them_even(tmp_path):
-    """Twenty calls of unlike lengths in four jobs."""
+    """Twenty calls of different lengths in four jobs."""
     seconds = {f"c{i:02d}": 60 + 7 * (i % 3) for i in range(20)}
     sides = [f"{call}-{side}" for call in seconds for side in "AB"]
     write_data_dir(tmp_path, {
@@ -147,7 +147,7 @@ def test_jobs_end_with_files_where_that_keeps_them_even(tmp_path):
 
 
 def test_other_directories_are_split_as_ever(calls, tmp_path):
-    """And copies of a call at other speeds are calls of their own."""
+    """Copies of a call at other speeds are separate calls."""
     mono = tmp_path / "mono"
     mono.mkdir()
     write_data_dir(mono, {name: read_table(calls / name) for name in ("segments", "utt2spk", "text", "reco2file_and_channel")})
@@ -187,7 +187,7 @@ def test_babble_and_noises_are_of_their_channels(calls, tmp_path):
 
 @pytest.mark.parametrize("flags, num", [([], 1), (["--channel", 0], 0), (["--channel", 1], 2)])
 def test_speech_is_looked_for_in_the_channel_that_is_named(flags, num, tmp_path):
-    """One of two recordings of a call in whose right channel alone somebody speaks; without a line, in the left one."""
+    """A call of two recordings with speech only in the right channel; then without the table, with speech only in the left channel."""
     loud = 3000 * np.random.default_rng(0).standard_normal(3 * RATE)
     soundfile.write(tmp_path / "call.wav", np.stack([np.zeros(len(loud)), loud], 1).astype(np.int16), RATE)
     names = {f"call-{side}": f"call-{side}" for side in "AB"}
@@ -225,7 +225,7 @@ def test_lhotses_recordings_of_several_channels(tmp_path):
 
 
 def test_lhotses_recordings_of_several_files(tmp_path):
-    """Channels are those of their file."""
+    """Channels are counted within their file."""
     sources = ", ".join(f'{{"type": "file", "channels": {channels}, "source": "{tmp_path}/{name}.wav"}}' for name, channels in (("a", [0, 1]), ("b", [2, 3]), ("c", [4])))
     (tmp_path / "recordings.jsonl").write_text(f'{{"id": "call", "sources": [{sources}], "duration": 1.0}}\n')
     (tmp_path / "supervisions.jsonl").write_text(

@@ -1,4 +1,4 @@
-"""Noise and rooms in recordings, against sums written out in float64."""
+"""Noise and rooms in recordings, against explicit sums in float64."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def response_file(path, response):
 
 
 def amplitude_at(samples, hertz):
-    """Of the tone in samples that hold a whole number of its periods."""
+    """The amplitude of a tone in samples with a whole number of its periods."""
     return 2 * abs(np.mean(samples * np.exp(-2j * np.pi * hertz * np.arange(len(samples)) / RATE)))
 
 
@@ -40,7 +40,7 @@ def test_convolution_is_the_sum(num_samples, num_taps):
 
 
 def test_a_room_leaves_direct_sound_level_and_length(tmp_path, speech):
-    """An echo 40 ms later of half the amplitude: the sum of the two, aligned with the speech, whatever the delay of the direct path."""
+    """An echo of half the amplitude after 40 ms: the sum is aligned with the speech for any delay of the direct path."""
     response = np.zeros(900)
     response[[300, 620]] = 20000, 10000
     changed = distorted(speech, RATE, Distortion(response_file(tmp_path / "rir.wav", response)))
@@ -69,7 +69,7 @@ def test_the_direct_path_comes_before_a_louder_reflection():
 
 @pytest.mark.parametrize("snr_db", [20, 0, -5])
 def test_a_background_noise_has_its_ratio_over_the_whole_recording(tmp_path, snr_db):
-    """Speech and noise are tones, so that each can be measured in the mixture; the noise, shorter than speech, is repeated."""
+    """Speech and noise are tones, so that each can be measured in the mixture; the noise is shorter than the speech and repeated."""
     speech = np.float32(3000 * np.sin(2 * np.pi * 500 * np.arange(8000) / RATE))
     noise = Noise(tone(tmp_path / "noise.wav", 1250, 0.1, 7000), snr_db, start=0.5)
     mixed = distorted(speech, RATE, Distortion(noises=(noise,)))
@@ -78,7 +78,7 @@ def test_a_background_noise_has_its_ratio_over_the_whole_recording(tmp_path, snr
 
 
 def test_a_foreground_noise_sounds_where_it_is_said_to(tmp_path, speech):
-    """The quotient of mixture and speech is one number outside of it; the rest is the noise, at its ratio while it sounds, cut off at the end."""
+    """Outside of the noise, mixture and speech are proportional; the difference is the noise at its ratio, truncated at the end."""
     noise = Noise(tone(tmp_path / "noise.wav", 1000, 0.25), 10, at_s=0.6)
     mixed = distorted(speech, RATE, Distortion(noises=(noise,)))
     scale = mixed[0] / speech[0]
@@ -99,7 +99,7 @@ def test_a_noise_in_the_room(tmp_path, speech):
 
 
 def test_parts_of_noises_and_other_rates(tmp_path, speech):
-    """The second half second of a file at twice the rate, where alone there is sound."""
+    """The second half second of a file at twice the rate, the only part with sound."""
     time = np.arange(16000) / 16000
     write_audio(tmp_path / "noise.wav", np.float32(1000 * np.sin(2 * np.pi * 1000 * time) * (time >= 0.5)), 16000)
     mixed = distorted(speech, RATE, Distortion(noises=(Noise(str(tmp_path / "noise.wav"), -40, begin_s=0.5),)))
@@ -119,11 +119,11 @@ def test_silence_and_the_empty_distortion(tmp_path, speech):
 
 
 def test_sources_that_cannot_be_used(tmp_path, speech):
-    with pytest.raises(UserError, match=r"nowhere.wav: no such file or directory; put the file right, or make the copies again with"):
+    with pytest.raises(UserError, match=r"nowhere.wav: no such file or directory; repair the file, or create the copies again with"):
         distorted(speech, RATE, Distortion("nowhere.wav"))
-    with pytest.raises(UserError, match="without a sample other than 0"):
+    with pytest.raises(UserError, match="all samples of the impulse response are 0"):
         distorted(speech, RATE, Distortion(response_file(tmp_path / "zero.wav", np.zeros(10))))
-    with pytest.raises(UserError, match="no sound between 5 s and 6 s"):
+    with pytest.raises(UserError, match="no audio between 5 s and 6 s"):
         distorted(speech, RATE, Distortion(noises=(Noise(tone(tmp_path / "noise.wav", 1250, 1.0), 0, begin_s=5.0, end_s=6.0),)))
 
 

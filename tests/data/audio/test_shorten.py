@@ -1,4 +1,4 @@
-"""SPHERE compressed by shorten: every way of coding against desphere, an independent decoder, and against the samples that were coded."""
+"""SPHERE compressed by shorten: all codings against desphere, an independent decoder, and against the coded samples."""
 
 import io
 import tracemalloc
@@ -35,7 +35,7 @@ WAYS = {
 
 
 def speech(num_channels: int, num: int = 2000, seed: int = 0) -> np.ndarray:
-    """int16 (num, num_channels): a voice of changing loudness over an offset, of which a part is digital silence, low bits zero in another."""
+    """Synthetic speech, int16 (num, num_channels), of varying loudness with an offset; one part is digital silence, another has zero low bits."""
     rng, time = np.random.default_rng(seed), np.arange(num)[:, None]
     loudness = 4000 * np.abs(np.sin(time / 300 + np.arange(num_channels)))
     samples = (loudness * np.sin(time / 7 + np.arange(num_channels)) + rng.normal(40, 30, (num, num_channels))).astype(np.int16)
@@ -46,7 +46,7 @@ def speech(num_channels: int, num: int = 2000, seed: int = 0) -> np.ndarray:
 
 
 def as_theirs(content: bytes) -> np.ndarray:
-    """int16 (num_samples, num_channels), by desphere."""
+    """The samples decoded by desphere, int16 (num_samples, num_channels)."""
     return soundfile.read(io.BytesIO(desphere.transcode_bytes(content)), dtype="int16", always_2d=True)[0]
 
 
@@ -58,7 +58,7 @@ CODINGS = ["ulaw", "pcm", "pcm, high byte first"]
 
 
 def both(samples: np.ndarray, coding: str, **how) -> tuple[bytes, bytes]:
-    """The file compressed and plain."""
+    """(compressed file, plain file)"""
     words = (samples.shape[1], 8000, coding[:4].strip(","), coding.endswith("first"))
     return shortened_sphere(samples, *words, **how), plain_sphere(samples, *words)
 
@@ -77,7 +77,7 @@ def test_what_was_coded_is_decoded(coding, num_channels, version, way):
 @pytest.mark.parametrize("way", sorted(WAYS.keys() - {"shifts", "skipped bytes"}))
 @pytest.mark.parametrize("coding", CODINGS)
 def test_desphere_decodes_the_same(coding, way):
-    """It does not know version 1, nor skipped bytes of seven bits, and takes means for those of samples without their dropped bits."""
+    """desphere supports neither version 1 nor skipped 7-bit bytes, and interprets means as those of samples without their dropped bits."""
     samples = speech(2)
     for more in [{}] if coding == "ulaw" else [{"shifts": (0,)}, {"shifts": (12, 1, 0), "num_means": 0}]:
         content, _ = both(samples, coding, **{**WAYS[way], **more})
@@ -86,7 +86,7 @@ def test_desphere_decodes_the_same(coding, way):
 
 @pytest.mark.parametrize("shift", range(13))
 def test_codes_of_mu_law_with_dropped_bits(shift):
-    """All codes are decoded; desphere's formula is for those that stand for a multiple of the step."""
+    """All codes are decoded; desphere's formula is valid for codes of multiples of the step."""
     codes, step = np.tile(np.arange(256, dtype=np.uint8), 2), 8 << shift
     content, plain = both(codes[:, None], "ulaw", shifts=(shift,), with_zeros=False)
     assert np.array_equal(ours(content), ours(plain))
@@ -114,19 +114,19 @@ def test_short_and_empty_files():
 
 
 def test_every_cut_is_an_error_that_names_the_file(tmp_path):
-    """Never fewer samples."""
+    """The result never has fewer samples."""
     content = shortened_sphere(speech(2, 600), 2)
     end = len(content.rstrip(b"\0"))
     for num_left in (*range(1024, 1060), *range(1060, end - 20, 37), *range(end - 20, end)):
         (tmp_path / "a.sph").write_bytes(content[:num_left])
-        with pytest.raises(UnusableAudio, match=rf"^utt: {tmp_path}/a.sph: cut short, [0-9]+ of 600 samples are there; replace the file or"):
+        with pytest.raises(UnusableAudio, match=rf"^utt: {tmp_path}/a.sph: cut short, [0-9]+ of 600 samples found; replace the file or"):
             read_audio(f"{tmp_path}/a.sph", "utt", channel=0)
 
 
 @pytest.mark.parametrize("count, told", [
-    (1999, "a: its header tells 1999 samples, and more follow; replace"), (2001, "a: its header counts 2001 samples, and 2000 are there; replace"),
-    (3999, "a: its header counts 3999 samples, and 2000 are there"), (8000, "a: its header counts 8000 samples, and 2000 are there"),
-    (0, "a: its header tells 0 samples, and more follow"), (10**14, "bytes that unpack to more than"),
+    (1999, "a: its header counts 1999 samples, but more follow; replace"), (2001, "a: its header counts 2001 samples, but it has 2000; replace"),
+    (3999, "a: its header counts 3999 samples, but it has 2000"), (8000, "a: its header counts 8000 samples, but it has 2000"),
+    (0, "a: its header counts 0 samples, but more follow"), (10**14, "bytes that unpack to more than"),
 ])  # fmt: skip
 def test_a_header_that_does_not_agree_with_its_stream(count, told):
     with pytest.raises(UserError, match=told):
@@ -148,12 +148,12 @@ STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
 
 
 @pytest.mark.parametrize("content, told", [
-    (headed(STREAM, "alaw,embedded-shorten-v2.00"), "shorten's samples of type 8 under the coding alaw of its header are not read"),
-    (headed(STREAM, "pcm,embedded-shorten-v2.00"), "shorten's samples of type 8 under the coding pcm of its header are not read"),
-    (headed(STREAM, channels=2), "1 channels, but the header tells 2"),
-    (headed(b"ajkg\3" + STREAM[5:]), "its audio does not begin as shorten's of version 1 or 2"),
-    (headed(b"xjkg\2" + STREAM[5:]), "its audio does not begin as shorten's of version 1 or 2"),
-    (headed(STREAM, channels=0), "1 channels, but the header tells 0"),
+    (headed(STREAM, "alaw,embedded-shorten-v2.00"), "shorten samples of type 8 do not match the coding alaw of its header"),
+    (headed(STREAM, "pcm,embedded-shorten-v2.00"), "shorten samples of type 8 do not match the coding pcm of its header"),
+    (headed(STREAM, channels=2), "1 channels, but the header gives 2"),
+    (headed(b"ajkg\3" + STREAM[5:]), "its audio does not begin like a shorten stream of version 1 or 2"),
+    (headed(b"xjkg\2" + STREAM[5:]), "its audio does not begin like a shorten stream of version 1 or 2"),
+    (headed(STREAM, channels=0), "1 channels, but the header gives 0"),
     (headed(STREAM + headed(STREAM)), "several recordings joined in one file, of which only the first would be read"),
 ])  # fmt: skip
 def test_what_is_not_read_is_told(content, told):
@@ -162,7 +162,7 @@ def test_what_is_not_read_is_told(content, told):
 
 
 def bits(*fields: tuple[int, int]) -> bytes:
-    """A stream of (number, plain bits) in the code of Rice; as many zero bytes follow as make it whole."""
+    """A stream of (number, plain bits) in Rice code, padded with zero bytes."""
     text = "".join("0" * (number >> num) + "1" + (f"{number & ((1 << num) - 1):0{num}b}" if num else "") for number, num in fields)
     return b"ajkg\2" + int(text.ljust(-(-len(text) // 32) * 32, "0"), 2).to_bytes(4 * -(-len(text) // 32), "big")
 
@@ -175,13 +175,13 @@ MONO = numbers(8, 1, 256, 0, 0, 0)
 
 
 @pytest.mark.parametrize("fields", [
-    [*MONO, (9, 2)], [*MONO, (40, 2)],                                  # no such command
-    [*MONO, (6, 2), (13, 2), (8, 2), (4, 2)],                           # more bits dropped than codes of mu-law have
-    [*MONO, (5, 2), *numbers(0), (8, 2), (4, 2)],                       # blocks of no samples
+    [*MONO, (9, 2)], [*MONO, (40, 2)],                                  # an invalid command
+    [*MONO, (6, 2), (13, 2), (8, 2), (4, 2)],                           # more dropped bits than codes of mu-law have
+    [*MONO, (5, 2), *numbers(0), (8, 2), (4, 2)],                       # blocks without samples
     [*MONO, (5, 2), *numbers(1 << 30), (8, 2), (4, 2)],
-    [*MONO, (7, 2), (0, 3), (300, 2), *[(0, 1)] * 700, (4, 2)],         # an order that no history is kept for
-    [*MONO, (0, 2), (32, 3), *[(0, 1)] * 300, (4, 2)],                  # plain bits that no number has
-    [*MONO, (5, 2), *numbers(1), (0, 2), (7, 3), (300, 8), (4, 2)],     # a value that is no code
+    [*MONO, (7, 2), (0, 3), (300, 2), *[(0, 1)] * 700, (4, 2)],         # an order above that of the header
+    [*MONO, (0, 2), (32, 3), *[(0, 1)] * 300, (4, 2)],                  # too many plain bits
+    [*MONO, (5, 2), *numbers(1), (0, 2), (7, 3), (300, 8), (4, 2)],     # a value that is not a code
     [*numbers(8, 2, 1, 0, 0, 0), (8, 2), (4, 2)],                       # the second channel is missing
     [*numbers(8, 2, 2, 0, 0, 0), (8, 2), (5, 2), *numbers(1), (8, 2), (4, 2)],
     numbers(8, 1, 256, 1 << 20, 0, 0), numbers(8, 1, 256, 0, 1 << 20, 0), [*numbers(8, 1, 1 << 31, 0, 0, 0), (8, 2), (4, 2)],
@@ -193,7 +193,7 @@ def test_streams_that_no_coder_writes(fields):
 
 
 def test_memory_follows_the_file(tmp_path):
-    """Whatever the headers promise."""
+    """The numbers in the headers do not matter."""
     lies = [headed(bits(*numbers(8, 1, size, 0, 0, 0), (8, 2), (4, 2)), count=count) for size in (256, 65536, 1 << 31) for count in (256, 10**7, 10**18)]
     ours(headed(STREAM))
     tracemalloc.start()
@@ -206,7 +206,7 @@ def test_memory_follows_the_file(tmp_path):
 
 
 def test_files_in_an_archive(tmp_path):
-    """One of several is read up to its end, and no more of a large archive than it may have."""
+    """A file is read to its end, and no more of a large archive is read than the file may have."""
     both = [shortened_sphere(speech(1, 3000, seed), coding=coding) for seed, coding in enumerate(("ulaw", "pcm"))]
     with open(tmp_path / "a.ark", "wb") as archive:
         archive.write(b"one " + both[0] + b"two " + both[1])
@@ -232,14 +232,14 @@ def test_headers_and_ends_are_looked_at(tmp_path):
     assert look_at_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
     path.write_bytes(content[:-100])
     assert all("cut short" in look_at_audio(str(path), how, "B").complaint for how in ("exists", "read"))
-    for broken, told in ((content[:1024], "cut short, 0 of 2000"), (content.replace(b"ajkg", b"bjkg"), "does not begin as shorten's")):
+    for broken, told in ((content[:1024], "cut short, 0 of 2000"), (content.replace(b"ajkg", b"bjkg"), "does not begin like a shorten stream")):
         path.write_bytes(broken)
         assert told in look_at_audio(str(path), "exists", "B").complaint
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])
 def test_complete_streams_are_known_by_their_last_bytes(coding):
-    """Most of any length; no stream that was cut at whole disk blocks, and hardly any that was cut elsewhere."""
+    """Most streams of any length; no stream that was cut at a disk block, and very few that were cut elsewhere."""
     streams = [shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:] for num in range(1, 100)]
     assert sum(seems_whole(stream[-8:], len(stream)) for stream in streams) > 75
     noise = np.random.default_rng(0).normal(0, 500, (20_000, 2)).astype(np.int16)
@@ -250,13 +250,13 @@ def test_complete_streams_are_known_by_their_last_bytes(coding):
 
 
 def test_streams_cut_in_silence_are_found():
-    """Blocks of zeros, whose command is 00100 in bits, end like the end command."""
+    """Blocks of zeros, whose command has the bits 00100, end like the end command."""
     stream = shortened_sphere(np.zeros((200_000, 2), np.int16), 2, 16000, "pcm")[1024:]
     assert seems_whole(stream[-8:], len(stream)) and not any(seems_whole(stream[end - 8:end], end) for end in range(16, len(stream) - 4))
 
 
 def test_what_follows_a_stream_is_no_cut(tmp_path):
-    """It is decoded then, to be sure."""
+    """Such a file is decoded to check it."""
     path = tmp_path / "a.sph"
     path.write_bytes(shortened_sphere(speech(2), 2, 16000) + bytes(100))
     assert look_at_audio(str(path), "exists", "A") == Look() and seconds_of(path) == 2000 / 16000

@@ -1,4 +1,4 @@
-"""Copies in rooms and noise: sound data directories, the same at every run, whose audio is what was drawn."""
+"""Reverberant and noisy copies: valid, reproducible data directories, whose audio has the drawn rooms and noises."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ def test_copies_in_a_room_with_noises(sounds, with_segments):
 
 
 def check_drawn(distortion, sounds, data, recording):
-    """A response of the room, the noises one after the other with the other response, babble of others than the recording's speaker."""
+    """Check a distortion: a response of the room, foreground noises in sequence with the other response, babble of other speakers."""
     assert distortion.rir in (f"{sounds}/rir-1.wav", f"{sounds}/rir-2.wav")
     knocks = [noise for noise in distortion.noises if noise.audio == f"{sounds}/knock.wav"]
     assert {knock.rir for knock in knocks} == {f"{sounds}/rir-{i}.wav" for i in (1, 2)} - {distortion.rir}
@@ -101,7 +101,7 @@ def test_other_seeds_and_shares(sounds):
 
 
 def test_speeds_first_then_noise_then_volume(sounds):
-    """Babble is of utterances at their own speed and other speakers, also of those of whom it is a copy; speeds after noise are refused."""
+    """Babble has utterances at original speed of other speakers than those of the copied recording; speeds after noise are refused."""
     data = DataDir(make_data_dir(sounds / "data"))
     fast = write(sounds / "sp", perturbed(data, Perturbation("0.5")))
     noisy = write(sounds / "noisy", augmented(fast, AugmentOptions(num_babble="2")))
@@ -112,9 +112,9 @@ def test_speeds_first_then_noise_then_volume(sounds):
     loud = write(sounds / "loud", perturbed(noisy, Perturbation("", True)))
     change = read_recording(loud, "rev1-ann-000")[0] / read_recording(noisy, "rev1-ann-000")[0]
     assert np.allclose(change, float(loud.reco2volume["rev1-ann-000"]), rtol=1e-3)
-    with pytest.raises(UserError, match="perturb speeds before them"):
+    with pytest.raises(UserError, match="perturb speeds before adding noise and rooms"):
         perturbed(noisy, Perturbation("0.9"))
-    with pytest.raises(UserError, match="copy the data that they were made of"):
+    with pytest.raises(UserError, match="these utterances are already noisy or reverberant copies; give the original data"):
         augmented(noisy, AugmentOptions(num_babble="2"))
 
 
@@ -126,8 +126,8 @@ def test_combined_and_fixed(sounds):
     out = DataDir(sounds / "out")
     assert validate(out.path) == [] and out.table("reco2distortion")["ann-000"] == "{}" and out.table("utt2uniq")["ann-000"] == "ann-000"
     write_table(out.path / "reco2distortion", {"ann-000": "{}", "bob-000": "no JSON"})
-    assert any("no distortion" in str(problem) for problem in validate(out.path))
-    with pytest.raises(UserError, match="reco2distortion: 'bob-000 no JSON' is no distortion"):
+    assert any("not a distortion" in str(problem) for problem in validate(out.path))
+    with pytest.raises(UserError, match="reco2distortion: 'bob-000 no JSON' is not a distortion"):
         read_recording(DataDir(out.path), "ann-000")
     fix(out.path)
     (problem,) = validate(out.path)
@@ -168,17 +168,17 @@ def test_lines_of_lists(tmp_path):
 WRONG = {
     (): "nothing to add: give --rir-list, --fg-noise, --bg-noise or --num-babble",
     ("--rir-list", "{}/nowhere"): "nowhere: no such file or directory",
-    ("--rir-list", "{}/odd"): "odd:1: --room is none of --rir-id",
-    ("--rir-list", "{}/weight"): "weight:1: --probability -1 is no positive number",
+    ("--rir-list", "{}/odd"): "odd:1: --room is not one of --rir-id",
+    ("--rir-list", "{}/weight"): "weight:1: --probability -1 is not a positive number",
     ("--rir-list", "{}/pathless"): "pathless:1: no path; write",
-    ("--fg-noise", "{}/background"): "background: no foreground in this list",
+    ("--fg-noise", "{}/background"): "background: no foreground noise in this list",
     ("--bg-noise", "{}/hum.lst", "--bg-snrs", "10:x"): "--bg-snrs '10:x': expected numbers from -100 to 100",
     ("--bg-noise", "{}/hum.lst", "--num-bg-noises", ""): "--num-bg-noises '': expected whole numbers from 1 to 100",
-    ("--bg-noise", "{}/hum.lst", "--num-bg-noises", "500"): "--num-bg-noises '500': expected whole numbers from 1 to 100 with colons",
-    ("--num-babble", "x"): "--num-babble 'x': expected whole numbers from 1 to 100 with colons between them, such as 3:4:5",
+    ("--bg-noise", "{}/hum.lst", "--num-bg-noises", "500"): "--num-bg-noises '500': expected whole numbers from 1 to 100, separated by colons",
+    ("--num-babble", "x"): "--num-babble 'x': expected whole numbers from 1 to 100, separated by colons, such as 3:4:5",
     ("--num-babble", "0"): "--num-babble '0': expected whole numbers from 1",
     ("--num-babble", "1:1.5"): "--num-babble '1:1.5': expected whole numbers from 1",
-    ("--fg-noise", "{}/bare"): "bare:1: 'cat a.wav |' is a command without a key; write a name of the sound before it, 'KEY cat a.wav |'",
+    ("--fg-noise", "{}/bare"): "bare:1: 'cat a.wav |' is a command without a key; write a key before it, 'KEY cat a.wav |'",
     ("--rir-list", "{}/option"): "option:1: 'nosox -t wav x.wav - |' is a command without a key",
     ("--fg-noise", "{}/gone"): "gone.wav: no such audio file; correct the list",
     ("--rir-list", "{}/gone"): "gone: gone.wav: no such audio file; correct the list",
@@ -210,14 +210,14 @@ def test_another_recording_of_the_same_name_gets_other_noises(sounds):
     assert reverberate(*words).returncode == 0
     few = len(DataDir(sounds / "out").reco2distortion["rev1-bob-000"].noises)
     write_tone(data / "audio/bob-000.wav", 1.0)
-    assert "1 recordings are others than they were: bob-000" in reverberate(*words).stdout
+    assert "1 recordings have changed: bob-000" in reverberate(*words).stdout
     assert len(DataDir(sounds / "out").reco2distortion["rev1-bob-000"].noises) > 2 * few
 
 
 def test_babble_of_more_speakers_than_there_are(sounds):
     data = make_data_dir(sounds / "data")
     done = reverberate("--num-babble", "2:50", data, sounds / "out")
-    assert f"--num-babble 2:50: 2 other speakers are in {data}; where more are drawn, all of them talk" in done.stderr + done.stdout
+    assert f"--num-babble 2:50: {data} has 2 other speakers; if a larger number is drawn, all of them are mixed in" in done.stderr + done.stdout
     assert {len(found.noises) for found in DataDir(sounds / "out").reco2distortion.values()} == {2}
     assert "talk" not in (done := reverberate("--num-babble", "1:2", data, sounds / "few")).stderr + done.stdout
 
@@ -231,12 +231,12 @@ def test_babble_of_utterances_that_have_other_names_now(tmp_path):
 def test_babble_of_one_speaker(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data"))
     write_table(data.path / "utt2spk", dict.fromkeys(data.utterances, "ann"))
-    with pytest.raises(UserError, match="babble takes two speakers or more"):
+    with pytest.raises(UserError, match="babble requires two or more speakers"):
         augmented(DataDir(data.path), AugmentOptions(num_babble="2"))
 
 
 def test_babble_against_its_plain_definition(tmp_path):
-    """Without those of all others being listed for every recording."""
+    """The implementation does not list the other speakers for every recording."""
     rng = np.random.default_rng(0)
     speakers = {f"u{i:02d}": f"s{rng.integers(9)}" for i in range(60)}
     segments = {utt: f"r{rng.integers(20)} {i} {i + 1}" for i, utt in enumerate(speakers)}

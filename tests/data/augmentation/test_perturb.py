@@ -1,4 +1,4 @@
-"""Copies at other speeds and volumes: sound data directories, audio as sox would give it."""
+"""Copies at other speeds and volumes: valid data directories with the same audio as by sox."""
 
 import subprocess
 import sys
@@ -90,13 +90,13 @@ def test_volume_scales_samples(tmp_path):
     assert np.all(read_recording(DataDir(tmp_path), "a")[0] == 250)
     for wrong in ("x", "0", "-1", "nan", "inf"):
         write_table(tmp_path / "reco2volume", {"a": wrong})
-        with pytest.raises(UserError, match=f"reco2volume: 'a {wrong}' is no positive number"):
+        with pytest.raises(UserError, match=f"reco2volume: 'a {wrong}' is not a positive number"):
             read_recording(DataDir(tmp_path), "a")
 
 
 @pytest.mark.parametrize("wrong", ["1e9", "1e-6", "0.2", "4.1", "-1", "nan", "fast"])
 def test_speeds_are_those_that_perturbing_allows(wrong, tmp_path):
-    """Others would ask for any amount of memory."""
+    """Other values could require any amount of memory."""
     data = make_data_dir(tmp_path / "data")
     (data / "reco2speed").write_text("".join(f"{name} {wrong if name == 'bob-001' else 4}\n" for name in DataDir(data).wav_scp))
     assert len(read_recording(DataDir(data), "bob-000")[0]) == 400
@@ -107,7 +107,7 @@ def test_speeds_are_those_that_perturbing_allows(wrong, tmp_path):
 
 
 def test_combined_with_data_as_they_were(tmp_path):
-    """Whose recordings have the speed 1 then, and are their own originals."""
+    """The recordings of the original data have the speed 1 then, and its utterances are their own originals."""
     sources = [make_data_dir(tmp_path / "data"), tmp_path / "fast"]
     sources[1].mkdir()
     fast = perturbed(DataDir(sources[0]), Perturbation("1.1"))
@@ -127,7 +127,7 @@ def test_other_volumes_combined_with_data_as_they_were(tmp_path, with_segments):
     flags, more = ["--utt-prefix", "v-", "--spk-prefix", "v-"], ["--reco-prefix", "v-"]
     if with_segments:
         run_here("copy_data_dir.py", *flags, tmp_path / "loud", tmp_path / "some", folder="utils")
-        told = "some/reco2volume: 'ann' is in another of the directories too; rename with utils/copy_data_dir.py --reco-prefix"
+        told = "some/reco2volume: 'ann' is also in another of the directories; rename it with utils/copy_data_dir.py --reco-prefix"
         with pytest.raises(UserError, match=told):
             run_here("combine_data.py", tmp_path / "out", data, tmp_path / "some", folder="utils")
     run_here("copy_data_dir.py", *flags, *more, tmp_path / "loud", tmp_path / "renamed", folder="utils")
@@ -150,13 +150,13 @@ def test_fixing_completes_speeds(tmp_path):
 
 @pytest.mark.parametrize("table", ["reco2speed", "reco2volume"])
 def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
-    """Not from the name of a copy either, nor how long its recording is, by which segments would be removed."""
+    """Neither the speed from the name of a copy, nor the length of its recording, which would remove segments."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     write_all(data, perturbed(DataDir(data), Perturbation("0.5")))
     lines = (data / table).read_text() if table == "reco2speed" else "".join(f"{name} 1\n" for name in DataDir(data).wav_scp)
     (data / table).write_text(lines.replace("sp0.5-bob 0.5\n", "sp0.5-bob 0,5\n").replace("sp0.5-bob 1\n", "sp0.5-bob 0,5\n"))
     told = fix(data, audio="read")
-    assert any("left 'sp0.5-bob 0,5' as it is; correct the line" in sentence for sentence in told)
+    assert any("kept the invalid line 'sp0.5-bob 0,5'; correct the line" in sentence for sentence in told)
     assert DataDir(data).table(table)["sp0.5-bob"] == "0,5" and len(DataDir(data).utterances) == 24
     assert [(problem.text, problem.fix) for problem in validate(data, audio="read")] == [("sp0.5-bob 0,5", "correct the line")]
 
@@ -166,7 +166,7 @@ def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
     ("utt2dur", "ann-000 abc", "'ann-000 abc' does not end in a positive number"),
     ("reco2dur", "ann 0", "'ann 0' does not end in a positive number"),
     ("reco2speed", "ann x", "'ann x' is not a speed from 0.25 to 4; correct the line"),
-    ("reco2volume", "ann -1", "'ann -1' is no positive number; correct the line"),
+    ("reco2volume", "ann -1", "'ann -1' is not a positive number; correct the line"),
 ])  # fmt: skip
 def test_damaged_numbers(tmp_path, table, line, sentence):
     data = make_data_dir(tmp_path / "data", with_segments=True)
@@ -179,7 +179,7 @@ def test_damaged_numbers(tmp_path, table, line, sentence):
 def test_wrong_speeds(tmp_path, speeds):
     data = make_data_dir(tmp_path / "data")
     told = perturb("--speeds", speeds, data, tmp_path / "out", ok=False)
-    assert "should be a number from 0.25 to 4 other than 1, given once" in told and not (tmp_path / "out").exists()
+    assert "must be a number from 0.25 to 4 other than 1, given once" in told and not (tmp_path / "out").exists()
 
 
 def test_limits_of_volumes_in_the_wrong_order(tmp_path):

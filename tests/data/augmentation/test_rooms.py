@@ -1,4 +1,4 @@
-"""Simulated rooms: arrivals against images found by mirroring, the spectrum against its sum, decay against the formulas of room acoustics."""
+"""Simulated rooms: arrivals against mirrored images, the spectrum against its sum, the decay against formulas of room acoustics."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ UTILS = Path(__file__).parents[3] / "utils"
 
 
 def images_by_mirroring(room, source, reach, receiver):
-    """{place: least number of reflections} of all images within `reach` of the receiver, mirrored again and again at the six walls."""
+    """{position: minimum number of reflections} of all images within `reach` of the receiver, by repeated mirroring at the six walls."""
     walls = [(axis, at) for axis, size in enumerate(room.size) for at in (0.0, size)]
     found, last = {tuple(np.round(source, 6)): 0}, [np.array(source)]
     for reflections in range(1, 60):
@@ -37,7 +37,7 @@ def images_by_mirroring(room, source, reach, receiver):
 
 
 def test_the_spectrum_is_that_of_all_images():
-    """Between the high-pass filter and the edge of the band."""
+    """In the band between the high-pass filter and the upper edge."""
     room, source, receiver = Room((3.1, 2.7, 2.3), 0.4), np.array([0.7, 1.1, 1.3]), np.array([2.2, 0.6, 0.9])
     duration_s = 0.04
     response = impulse_response(room, source, receiver, RATE, duration_s)
@@ -54,7 +54,7 @@ def test_the_spectrum_is_that_of_all_images():
 
 @pytest.mark.parametrize("size, absorption", [((4.0, 3.6, 3.2), 0.3), ((7.0, 6.2, 5.0), 0.5), ((3.0, 2.6, 2.4), 0.2)])
 def test_reverberation_lasts_as_long_as_the_formula_says(size, absorption):
-    """In rooms that are nearly cubes; the image method has no scattering, so that decay is a little slower."""
+    """For nearly cubic rooms; the decay is slightly slower, because the image method has no scattering."""
     room, rng = Room(size, absorption), np.random.default_rng(1)
     times = [decay_time_s(impulse_response(room, rng.random(3) * size, rng.random(3) * size, RATE, 2 * room.rt60_s), RATE) for _ in range(4)]
     volume, surface = np.prod(size), 2 * (size[0] * size[1] + size[0] * size[2] + size[1] * size[2])

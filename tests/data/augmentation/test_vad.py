@@ -1,4 +1,4 @@
-"""Speech found by energy: the decision against Kaldi's rule written frame by frame, segments against bursts put into noise."""
+"""Speech detection by energy: decisions against Kaldi's rule applied frame by frame, segments against bursts in noise."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_log_energies_are_the_sums():
 
 @pytest.mark.parametrize("context, proportion", [(0, 0.6), (2, 0.12), (5, 0.6), (50, 0.3)])
 def test_the_decision_is_kaldis(context, proportion):
-    """compute-vad: of the frames from t - context to t + context that there are, so many must be above the threshold."""
+    """compute-vad: a minimum fraction of the existing frames from t - context to t + context must be above the threshold."""
     energy = np.random.default_rng(context).uniform(5, 20, 60)
     threshold, expected = 5 + 0.5 * energy.mean(), []
     for t in range(60):
@@ -49,7 +49,7 @@ def test_the_decision_is_kaldis(context, proportion):
 
 
 def test_bursts_are_found():
-    """The pause of 0.3 s is closed, the click of 0.1 s dropped, 0.2 s kept around."""
+    """The pause of 0.3 s is closed, the click of 0.1 s is removed, and 0.2 s of padding are kept."""
     found = [(part.begin_s, part.end_s) for part in find_speech(make_recording(), RATE, VadOptions())]
     np.testing.assert_allclose(found, [(0.8, 3.2), (6.8, 11.2), (12.8, 14.7)], atol=0.05)
 
@@ -67,7 +67,7 @@ def test_long_speech_is_cut_where_it_is_quietest():
 
 
 def test_a_long_run_without_a_quieter_place_is_cut_too():
-    """An hour of one level, as a steady tone has: there is a cut for every second."""
+    """An hour of constant level, such as a steady tone, is cut every second."""
     options = VadOptions()
     pieces = speech_runs(np.ones(360000, bool), np.full(360000, 20.0), options)
     assert pieces[0][0] == 0 and pieces[-1][1] == 360000 and [end for _, end in pieces[:-1]] == [begin for begin, _ in pieces[1:]]
@@ -86,7 +86,7 @@ def segment(*arguments):
 
 @pytest.fixture
 def talks(tmp_path):
-    """A recording with bursts, one of silence; transcripts, which do not outlive segmentation."""
+    """A recording with bursts and a silent one, with transcripts, which segmentation does not keep."""
     path = tmp_path / "data"
     path.mkdir()
     write_audio(path / "a.wav", make_recording(), RATE)
@@ -113,7 +113,7 @@ def test_another_recording_of_the_same_name_is_segmented_anew(talks, tmp_path):
     assert "out is up to date" in done.stdout
     write_audio(talks / "b.wav", make_recording(), RATE)
     done = segment(talks, tmp_path / "out")
-    assert "1 recordings are others than they were: bob-b" in done.stdout and "is out of date" in done.stdout, done.stdout + done.stderr
+    assert "1 recordings have changed: bob-b" in done.stdout and "is out of date" in done.stdout, done.stdout + done.stderr
     assert len(DataDir(tmp_path / "out").utterances) == 6 and "out is up to date" in segment(talks, tmp_path / "out").stdout
 
 

@@ -1,4 +1,4 @@
-"""File names that shells and tables stumble over: what Kaldi's tables can hold works, the rest is refused with one sentence."""
+"""File names that are difficult for shells and tables: names that Kaldi's tables allow work, others are refused with one sentence."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
 
 @pytest.mark.parametrize("table", [{"a\nb": "x"}, {"a b": "x"}, {"a": "x\ny z"}, {"": "x"}, {"a\tb": "x"}])
 def test_what_no_table_can_hold_is_refused(table, tmp_path):
-    with pytest.raises(UserError, match="table: .* cannot stand in a table, a word and the rest of one line; rename it"):
+    with pytest.raises(UserError, match="table: .* cannot be a line of a table, which is one word and the rest of the line; rename it"):
         write_table(tmp_path / "table", table)
     assert not list(tmp_path.iterdir())
 
@@ -67,7 +67,7 @@ def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("entry, told", [
-    ("/dev/zero", "/dev/zero: a device, not a file"), ("a\0b", "there is a zero byte in it"), ("x" * 5000, "the name is too long"),
+    ("/dev/zero", "/dev/zero: a device, not a file"), ("a\0b", "invalid file name, it contains a zero byte"), ("x" * 5000, "the name is too long"),
     ("/", "directory"), ("a\0b |", "the command contains a zero byte"), ("/nowhere/a.wav:7", "no such file")])  # fmt: skip
 def test_entries_that_are_no_files(entry, told):
     with pytest.raises(UserError, match=told) as error:

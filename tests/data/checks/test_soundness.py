@@ -1,4 +1,4 @@
-"""The quick look at tables never changes what validation tells."""
+"""The fast check of tables never changes the result of validation."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ CHANGES = st.sampled_from(["", " ", "  x", "\t", "\r", "\u00a0", "<eps>", "-1", 
 
 
 class Doubtful:
-    """Nothing is certain."""
+    """A fast check that is never certain."""
 
     of_tables = of_archives = False
 
@@ -42,7 +42,7 @@ def test_problems_are_those_of_a_look_at_each_line(table, line, place, new, old,
 
 
 def test_a_sound_directory_is_certain_to_be(tmp_path):
-    """Otherwise the quick look would be of no use."""
+    """Otherwise the fast check would be useless."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     names = [name for name in validation.RULES if (data / name).exists()]
     assert Soundness(data, names).of_tables
@@ -51,7 +51,7 @@ def test_a_sound_directory_is_certain_to_be(tmp_path):
 
 
 def test_memory_of_many_utterances(tmp_path):
-    """Of the whole program, beyond what it takes of a small directory."""
+    """Memory of the whole program in addition to that for a small directory."""
     small, large = ((tmp_path / name, num) for name, num in (("small", 100), ("large", 100_000)))
     for path, num in (small, large):
         write_many(path, num)
@@ -60,7 +60,7 @@ def test_memory_of_many_utterances(tmp_path):
 
 
 def peak_bytes(data: Path) -> int:
-    """The greatest resident memory of a validation."""
+    """The peak resident memory of a validation."""
     code = "import resource, runpy, sys\ntry:\n    runpy.run_path(sys.argv.pop(1), run_name='__main__')\nexcept SystemExit as end:\n" \
            "    assert not end.code\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     command = [sys.executable, "-c", code, UTILS / "validate_data_dir.py", "--audio", "no", data]

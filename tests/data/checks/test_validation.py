@@ -1,4 +1,4 @@
-"""Every rule of the validator on a directory that breaks it: file, line, text, and a fix that repairs; and its speed."""
+"""Every rule of the validator on a directory that violates it: file, line, text, a fix that repairs it; and speed."""
 
 import gzip
 import re
@@ -35,7 +35,7 @@ def swap(path: Path, line: int) -> None:
 
 
 def rename_speaker(data: Path) -> None:
-    """Speaker 'ann' becomes 'zoe', whose utterances sort first but who sorts last."""
+    """Rename the speaker 'ann' to 'zoe', whose utterances are first but who is the last speaker."""
     for name in ("utt2spk", "spk2utt"):
         lines = [re.sub(r"(^| )ann(?= |$)", r"\1zoe", line) for line in (data / name).read_text().splitlines()]
         (data / name).write_text("\n".join(sorted(lines)) + "\n")
@@ -46,7 +46,7 @@ BROKEN = {
     "three columns": (lambda d: edit(d / "utt2spk", 5, lambda s: s + " female"), "utt2spk", 5, "bob-000 bob female", "three columns"),
     "one column": (lambda d: edit(d / "utt2spk", 5, lambda s: "bob-000"), "utt2spk", 5, "bob-000", "one column"),
     "empty line": (lambda d: edit(d / "text", 3, lambda s: s + "\n"), "text", 4, "", "empty line"),
-    "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "line 2 already"),
+    "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "already in line 2"),
     "unsorted": (lambda d: swap(d / "wav.scp", 2), "wav.scp", 3, "ann-001", "not sorted"),
     "not UTF-8": (lambda d: (d / "text").write_bytes((d / "text").read_bytes().replace(b"word3", b"na\xefve")), "text", 4, "na", "UTF-8"),
     "carriage returns": (lambda d: (d / "utt2spk").write_bytes((d / "utt2spk").read_bytes().replace(b"\n", b"\r\n")),
@@ -62,7 +62,7 @@ BROKEN = {
     "no spk2utt": (lambda d: (d / "spk2utt").unlink(), "spk2utt", 0, "", "missing"),
     "empty spk2utt": (lambda d: (d / "spk2utt").write_text(""), "spk2utt", 0, "", "empty file"),
     "spk2utt disagrees": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace("ann-001", "cy-001")),
-                          "spk2utt", 1, "cy-001", "gives 'cy-001' to 'cy'"),
+                          "spk2utt", 1, "cy-001", "assigns 'cy-001' to 'cy'"),
     "spk2utt incomplete": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace(" ann-001", "")), "spk2utt", 1, "ann", "missing"),
     "speaker order": (rename_speaker, "utt2spk", 5, "bob-000 bob", "begin with their speaker"),
     "duration": (lambda d: edit(d / "utt2dur", 1, lambda s: "ann-000 long"), "utt2dur", 1, "ann-000 long", "not a positive number"),
@@ -116,7 +116,7 @@ def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
     write_data_dir(data, {"utt2spk": {"001": "joe", first: "joe"}, "text": {"001": "one", first: "other"}})
     (data / "utt2uniq").unlink()
     before = {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
-    with pytest.raises(UserError, match="utt2spk: 001 and joe-001 would both be called joe-001; nothing was changed"):
+    with pytest.raises(UserError, match="utt2spk: 001 and joe-001 would both be renamed to joe-001; nothing was changed"):
         fix(data, prefix_speakers=True)
     assert before == {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
 
@@ -137,9 +137,9 @@ def test_a_byte_order_mark_is_told_but_no_problem_and_the_fix_takes_it_away(tmp_
         (data / name).write_bytes(b"\xef\xbb\xbf" + before[name])
     with caplog.at_level("INFO", "pyasr"):
         assert validate(data) == []
-    assert f"{data}/text: a byte order mark at its beginning is skipped, but Kaldi's programs take it for a part of the first key" in caplog.text
+    assert f"{data}/text: the byte order mark at its beginning is skipped, but Kaldi's programs take it as a part of the first key" in caplog.text
     said = fix(data)
-    assert f"{data}/text: took away its byte order mark" in said
+    assert f"{data}/text: removed the byte order mark" in said
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
 
 
@@ -163,7 +163,7 @@ def test_segments(tmp_path):
     assert validate(data) == [] and len(keys(data)) == 10
 
 
-# line of segments: what is said of it; recordings have 1 s
+# {line of segments: complaint}; recordings have 1 s
 BAD_TIMES = {"ann-001 ann 0.2 1e400": "times are not numbers", "ann-001 ann inf inf": "times are not numbers",
              "ann-001 ann nan 0.4": "times are not numbers", "ann-001 ann 1.0 1.2": "begins after the end of the recording, which has 1 s",
              "ann-001 ann 0.2 1.6": "ends 0.60 s after the end of the recording, which has 1 s"}
@@ -171,7 +171,7 @@ BAD_TIMES = {"ann-001 ann 0.2 1e400": "times are not numbers", "ann-001 ann inf 
 
 @pytest.mark.parametrize("known_by", ["reco2dur", "audio"])
 def test_times_of_segments(known_by, tmp_path):
-    """All in one pass; the fix that each names leaves nothing that the next step would refuse."""
+    """All problems are found in one pass; after their fixes, the next step accepts the directory."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     how = "read" if known_by == "audio" else "exists"
     if known_by == "reco2dur":
@@ -214,14 +214,14 @@ def two_channels(wave: Path) -> str:
     return str(wave)
 
 
-# what is named in wav.scp: what is wrong with it, what the user is to do
+# {entry of wav.scp: (complaint, what the user has to do)}
 BY_HAND = {
     "refused command": (lambda wave: f"cat {wave} |", "commands are refused here (--no-pipes, or PYASR_NO_PIPES in the environment)",
                         "give a file in the place of the command"),
     "no such program": (lambda wave: f"no-sph2pipe {wave} |", "no-sph2pipe: command not found)", "install its programs, or convert"),
     "no such program before another": (lambda wave: f"no-sph2pipe {wave} | grep . |", "not found)", "install its programs, or convert"),
     "no program": (lambda wave: f"{wave} |", "Permission denied)", "install its programs, or convert"),
-    "two channels": (two_channels, "2 channels, expected 1", "choose one by --channel 0 or 1 of the step that makes features"),
+    "two channels": (two_channels, "2 channels, expected 1", "choose one with --channel 0 or 1 of the feature extraction step"),
 }
 
 
@@ -236,21 +236,21 @@ def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatc
     problem, = validate(data, audio="read")
     assert (problem.line, problem.path.name) == (6, "wav.scp") and message in problem.message and problem.fix.startswith(advice)
     said, = fix(data, audio="read")
-    assert said == f"left recording bob-001 as it is: {problem.message}; {problem.fix}"
+    assert said == f"kept recording bob-001: {problem.message}; {problem.fix}"
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
 
 
 def test_sampling_rates_that_deviate_are_told(tmp_path):
-    """One recording in twelve, at twice the rate."""
+    """One of twelve recordings has twice the rate."""
     data = make_data_dir(tmp_path / "data")
     soundfile.write(data / "audio/bob-001.wav", np.zeros(3200), 16000)
     problem, = validate(data, audio="read")
     assert (problem.line, problem.path.name) == (6, "wav.scp") and problem.message == "audio of 16000 Hz, most recordings have 8000 Hz"
-    assert problem.fix == "give --allow-downsample true to the step that makes features, or resample it"
+    assert problem.fix == "give --allow-downsample true to the feature extraction step, or resample it"
     assert validate(data, audio="exists") == []
 
 
-# a table, its lines: text and message of the problem, what the user is to do
+# name: (table, its lines, text and message of the problem, what the user has to do)
 NOT_MADE_AGAIN = {
     "spk2gender value": ("spk2gender", "ann f\nbob m\ncy male\n", "cy male", "neither m nor f", "correct the line"),
     "spk2gender": ("spk2gender", "ann f\ncy m\n", "bob", "speaker 'bob' is not in spk2gender", "add the line to {}"),
@@ -261,7 +261,7 @@ NOT_MADE_AGAIN = {
     "segments": ("segments", "".join(f"{name}-00{i} {name} 0.{i} 0.{i + 1}{' 0' * (name + str(i) == 'bob0')}\n"
                                      for name in ("ann", "bob", "cy") for i in range(4)),
                  "bob-000 bob 0.0 0.1 0", "five columns, expected 'UTTERANCE RECORDING BEGIN END'",
-                 "make each channel a recording of its own, named in reco2file_and_channel, and take the fifth column away"),
+                 "make each channel a separate recording, list it in reco2file_and_channel, and remove the fifth column"),
 }
 
 
@@ -273,7 +273,8 @@ def test_what_cannot_be_made_again_stays(name, tmp_path):
     problem, = validate(data)
     assert text in problem.text and problem.message == message and problem.fix == advice.format(data / table)
     said, = fix(data)
-    assert "as it is" in said and (data / table).read_text() == lines and len(keys(data)) == 12
+    assert (f"kept {table}: it lacks" in said or ": kept the invalid line '" in said)
+    assert (data / table).read_text() == lines and len(keys(data)) == 12
 
 
 def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
@@ -300,8 +301,8 @@ def test_symbols_that_are_no_words(symbol, tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "text", 3, lambda s: f"{s} {symbol} x{symbol} again")
     problem, = validate(data)
-    assert str(problem) == (f"{data}/text:3: 'ann-002 word2 again {symbol} x{symbol} again': holds the symbol {symbol}, which is no word, "
-                            "and training leaves the utterance out; fix: take the symbol out of the line, or put there what was said")
+    assert str(problem) == (f"{data}/text:3: 'ann-002 word2 again {symbol} x{symbol} again': contains the symbol {symbol}, which is not a word, "
+                            "and training skips the utterance; fix: remove the symbol, or replace it by the spoken words")
     before = (data / "text").read_bytes()
     assert fix(data) == [] and (data / "text").read_bytes() == before
 
@@ -322,7 +323,7 @@ def test_program_lists_all_and_fails(tmp_path):
 
 
 def test_empty_transcripts_are_kept(tmp_path):
-    """As by Kaldi's programs: of a segment of noise or silence, what is recognised there is inserted."""
+    """As in Kaldi: words recognised in a segment of noise or silence are insertions."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     edit(data / "text", 3, lambda s: s.split()[0])
     edit(data / "text", 4, lambda s: s.split()[0] + " ")
@@ -354,7 +355,7 @@ def test_fix_keeps_what_it_replaces(tmp_path):
 
 
 def test_fix_keeps_what_it_has_replaced_before(tmp_path):
-    """As where some audio cannot be reached today, and other audio tomorrow."""
+    """For example if some audio is unreachable at one time, and other audio later."""
     data = make_data_dir(tmp_path / "data")
     tables = []
     for utt, kept in (("ann-002", "text"), ("bob-001", "text.2")):
@@ -362,7 +363,7 @@ def test_fix_keeps_what_it_has_replaced_before(tmp_path):
         wav = read_table(data / "wav.scp")
         del wav[utt]
         write_table(data / "wav.scp", wav)
-        assert f"kept {data}/text as it was in {data}/.backup/{kept}" in fix(data)
+        assert f"saved the previous {data}/text as {data}/.backup/{kept}" in fix(data)
     fix(data)
     assert [path.read_bytes() for path in sorted((data / ".backup").glob("text*"))] == tables
 
@@ -387,7 +388,7 @@ def make_large(directory, num_speakers: int, per_speaker: int) -> None:
 
 
 def work_of(function) -> tuple[int, int]:
-    """(calls of Python's and C's functions, opened files) of a function."""
+    """(calls of Python and C functions, opened files) of a function."""
     calls, opened = 0, 0
 
     def count(frame, event, argument):
@@ -404,7 +405,7 @@ def work_of(function) -> tuple[int, int]:
 
 
 def test_work_grows_as_the_directory(tmp_path):
-    """Of eight times the utterances and twice the speakers no file is opened more often; and no step looks through all utterances for one."""
+    """With eight times the utterances and twice the speakers, no file is opened more often, and work per utterance is constant."""
     found = []
     for num_speakers, per_speaker in ((8, 25), (16, 100)):
         directory = tmp_path / str(per_speaker)

@@ -1,4 +1,4 @@
-"""Parts of data directories: what jobs read of them, and what utils/split_data_dir.py writes."""
+"""Parts of data directories, as read by jobs, and as written by utils/split_data_dir.py."""
 
 import shutil
 from collections import Counter
@@ -24,7 +24,7 @@ from pyasr.io.text_tables import write_table
 
 @pytest.fixture
 def opened(monkeypatch) -> Counter:
-    """How often each file was read as a table."""
+    """Counts how often each file was read as a table."""
     counts, read = Counter(), tables.read_content
 
     def counted(path):
@@ -38,7 +38,7 @@ def opened(monkeypatch) -> Counter:
 @pytest.mark.parametrize("with_segments", [False, True])
 @pytest.mark.parametrize("num", [2, 3, 7])
 def test_parts_are_the_subsets_of_their_utterances(num, with_segments, tmp_path):
-    """With speakers in several parts, and so recordings; files are the same, byte for byte."""
+    """Speakers and recordings are in several parts; the files are identical."""
     path = make_data_dir(tmp_path / "data", with_segments)
     write_table(path / "spk2gender", {"ann": "f", "bob": "m", "cy": "f"})
     data, lists = DataDir(path), split(path, num)
@@ -54,7 +54,7 @@ def test_parts_are_the_subsets_of_their_utterances(num, with_segments, tmp_path)
 
 
 def test_a_split_reads_each_table_once(opened, tmp_path):
-    """However many parts there are."""
+    """For any number of parts."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     run_here("split_data_dir.py", data, 6, folder="utils")
     counts = {path: num for path, num in opened.items() if Path(path).parent == data}
@@ -101,7 +101,7 @@ def test_extraction_opens_no_table_of_the_whole_directory(opened, tmp_path):
 
 
 def test_features_of_a_part(opened, tmp_path):
-    """The same matrices and sentences as of the whole directory."""
+    """Matrices and error messages are the same as for the whole directory."""
     path = tmp_path / "data"
     make_data(path, {f"{speaker}-{i}": 20 for speaker in "abc" for i in range(3)}, 4)
     run_here("compute_cmvn.py", path)
@@ -119,7 +119,7 @@ def test_features_of_a_part(opened, tmp_path):
 
 
 def test_statistics_by_jobs_are_those_of_one_process(tmp_path):
-    """The bits of the archive; with more jobs than speakers, and utterances without frames."""
+    """The archives are identical; with more jobs than speakers, and utterances without frames."""
     path, found = tmp_path / "data", []
     make_data(path, {f"{speaker}-{i}": 20 * (i > 0 or speaker != "b") for speaker in "abcde" for i in range(3)}, 4)
     (path / "utt2num_frames").unlink()

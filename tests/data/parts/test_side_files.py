@@ -1,4 +1,4 @@
-"""What becomes of stm, ctm, glm, stm_subsets and frame_shift where data directories are copied, divided, changed and joined."""
+"""Copies of stm, ctm, glm, stm_subsets and frame_shift when data directories are copied, divided, changed and combined."""
 
 import pytest
 from steps_here import run_here
@@ -18,7 +18,7 @@ def of(name: str, *files: str) -> bytes:
 
 @pytest.fixture
 def data(tmp_path):
-    """Three recordings of four segments each."""
+    """A data directory of three recordings with four segments each."""
     path = make_data_dir(tmp_path / "data", with_segments=True)
     for name in FILES:
         (path / name).write_bytes(of(name, "ann", "bob", "cy", "unused"))
@@ -33,8 +33,8 @@ def kept(path) -> dict[str, bytes]:
 
 
 def left(told: str) -> list[str]:
-    line, = [line for line in told.splitlines() if "left behind: " in line] or ["left behind: ;"]
-    return [name.rpartition("/")[2] for name in line.partition("left behind: ")[2].partition(";")[0].split(", ")]
+    line, = [line for line in told.splitlines() if "not copied: " in line] or ["not copied: ;"]
+    return [name.rpartition("/")[2] for name in line.partition("not copied: ")[2].partition(";")[0].split(", ")]
 
 
 def test_a_copy_has_all(data, tmp_path, capsys):
@@ -43,7 +43,7 @@ def test_a_copy_has_all(data, tmp_path, capsys):
 
 
 def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
-    """Of whole copies and of parts, whose lines are chosen by file."""
+    """For complete copies and for parts, whose lines are selected by file."""
     for name in FILES:
         (data / name).write_bytes(b"\xef\xbb\xbf" + of(name, "ann", "bob").partition(b"\n")[2])
     (data / "glm").write_bytes(b"\xef\xbb\xbf" + GLM)
@@ -67,7 +67,7 @@ def test_other_names_of_recordings(data, tmp_path, capsys):
 
 
 def test_recordings_that_are_channels_of_files(data, tmp_path):
-    """The files keep their names, which stm and ctm go by."""
+    """The files to which stm and ctm refer keep their names."""
     (data / "reco2file_and_channel").write_text("ann tape A\nbob tape B\ncy other 1\n")
     (data / "stm").write_bytes(of("stm", "tape", "other"))
     run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "copy", folder="utils")
@@ -93,7 +93,7 @@ def test_perturbed(speeds, stays, data, tmp_path, capsys):
 
 
 def test_recordings_divided_otherwise(data, tmp_path):
-    """As by utils/segment_data_dir.py: times are those of recordings."""
+    """As in utils/segment_data_dir.py: times are relative to recordings."""
     out = make_data_dir(tmp_path / "out", with_segments=True)
     (out / "segments").write_text("".join(f"{utt} {utt[:-4]} 0.0 1.0\n" for utt in DataDir(out).utterances[::2]))
     (out / "utt2spk").write_text("".join(f"{utt} {utt[:-4]}\n" for utt in DataDir(out).utterances[::2]))

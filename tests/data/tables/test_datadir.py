@@ -1,4 +1,4 @@
-"""Splitting, subsets, unions and copies of data directories."""
+"""Splitting, subsets, combinations and copies of data directories."""
 
 import os
 import subprocess
@@ -114,16 +114,16 @@ def test_ways_of_choosing(tmp_path):
 @pytest.mark.parametrize("way", ["first", "last", "shortest", "random", "speakers", "per-spk", "max-same-text"])
 @pytest.mark.parametrize("num", [12, 13])
 def test_more_utterances_than_there_are(way, num, tmp_path, capsys):
-    """Recipes run on corpora that are smaller than theirs; N is an upper limit of the last two ways."""
+    """Recipes work on smaller corpora; N is an upper limit for the last two options."""
     data = make_data_dir(tmp_path / "data")
     run_here("subset_data_dir.py", f"--{way}", num, data, tmp_path / "part", folder="utils")
     assert DataDir(tmp_path / "part").utterances == DataDir(data).utterances
-    told = f"{data}: 12 utterances, fewer than the 13 asked for; all are taken" in capsys.readouterr().out
+    told = f"{data}: 12 utterances, fewer than the requested 13; all are selected" in capsys.readouterr().out
     assert told == (num == 13 and way not in ("per-spk", "max-same-text"))
 
 
 def test_transcripts_that_are_said_again_and_again(tmp_path):
-    """The same ones whatever the order of the table and Python's hashes, others with another seed."""
+    """The selection does not depend on the order of the table or Python's hashes, but on the seed."""
     data = make_data_dir(tmp_path / "data")
     said = ["yeah", "uh huh", "uh  huh", "yeah", "yeah", "right", "yeah", "uh huh", "no", "right", "uh huh", "yeah"]
     text = dict(zip(DataDir(data).utterances, said))
@@ -140,12 +140,12 @@ def test_transcripts_that_are_said_again_and_again(tmp_path):
 
 
 def transcribed(text: dict[str, str]) -> SimpleNamespace:
-    """What `without_repetitions` reads of a data directory."""
+    """The part of a data directory that `without_repetitions` reads."""
     return SimpleNamespace(utterances=Keys.of(sorted(text)), table={"text": text}.__getitem__)
 
 
 def test_repeated_transcripts_are_drawn_from_all_of_the_data():
-    """From the first speaker as often as from the last."""
+    """All speakers are drawn equally often."""
     utterances = [f"spk{speaker:02}-{n}" for speaker in range(10) for n in range(4)]
     data = transcribed(dict.fromkeys(utterances, "yeah"))
     times = Counter(utt[:5] for seed in range(200) for utt in subsets.without_repetitions(data, 5, seed))
@@ -160,7 +160,7 @@ def test_what_is_drawn_does_not_depend_on_other_transcripts():
 
 
 def test_the_last_utterances(tmp_path):
-    """As tail chooses, which Kaldi's script is made of."""
+    """The selection of tail, which Kaldi's script uses."""
     data = make_data_dir(tmp_path / "data")
     assert subsets.last(DataDir(data), 2) == [line.split()[0] for line in (data / "utt2spk").read_text().splitlines()[-2:]]
 
@@ -169,7 +169,7 @@ def test_all_but_the_first_utterances(tmp_path):
     data = make_data_dir(tmp_path / "data")
     run_here("subset_data_dir.py", "--all-but-first", 9, data, tmp_path / "rest", folder="utils")
     assert DataDir(tmp_path / "rest").utterances == DataDir(data).utterances[9:]
-    with pytest.raises(UserError, match="12 utterances, of which none comes after the first 12; give a smaller number"):
+    with pytest.raises(UserError, match="12 utterances, none after the first 12; give a smaller number"):
         subsets.all_but_first(DataDir(data), 12)
 
 
@@ -186,7 +186,7 @@ def test_combine_and_copy(tmp_path):
 
 
 def test_copies_of_copies_lead_to_the_first_original(tmp_path):
-    """As with Kaldi's copy_data_dir.sh; other names of speakers and recordings make no other utterances."""
+    """As in Kaldi's copy_data_dir.sh; new names of speakers and recordings do not create new utterances."""
     data = make_data_dir(tmp_path / "data")
     for arguments in (["copy_data_dir.py", "--spk-prefix", "x-", "--reco-prefix", "x-", data, tmp_path / "same"],
                       ["copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "once"],
@@ -199,13 +199,13 @@ def test_copies_of_copies_lead_to_the_first_original(tmp_path):
 
 
 def test_combine_data_with_and_without_segments(tmp_path, capsys):
-    """Utterances of both have the audio that they had."""
+    """Utterances of both directories keep their audio."""
     sources = [DataDir(make_data_dir(tmp_path / "whole")), DataDir(make_data_dir(tmp_path / "some", with_segments=True))]
     run_here("copy_data_dir.py", "--utt-prefix", "ann-x-", sources[1].path, tmp_path / "renamed", folder="utils")
     sources[1] = DataDir(tmp_path / "renamed")
     run_here("combine_data.py", tmp_path / "out", *(data.path for data in sources), folder="utils")
     out, told = DataDir(tmp_path / "out"), capsys.readouterr().out
-    assert f"{sources[0].path}: no segments, which others have; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'" in told
+    assert f"{sources[0].path}: no segments, unlike other directories; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'" in told
     assert out.segments["ann-000"] == Segment("ann-000", 0, -1) and out.segments["ann-x-bob-001"] == Segment("bob", 0.2, 0.4)
     assert len(out.utterances) == 24 and not [p for p in validate(out.path, audio="read") if "begin with their speaker" not in str(p)]
     for data in sources:
@@ -215,14 +215,14 @@ def test_combine_data_with_and_without_segments(tmp_path, capsys):
 
 
 def test_combine_refuses_recordings_of_one_name(tmp_path):
-    """Whose audio differs; with the same one they are one."""
+    """Recordings with different audio are refused; recordings with the same audio are merged."""
     whole, some = make_data_dir(tmp_path / "whole"), make_data_dir(tmp_path / "some", with_segments=True)
     for name in ("utt2spk", "text", "utt2dur", "segments"):
         table = {f"x-{utt}": value for utt, value in DataDir(some).table(name).items()}
         write_table(some / name, {utt: value.replace("ann", "ann-000") if name == "segments" else value for utt, value in table.items()})
     wav = DataDir(some).wav_scp
     write_table(some / "wav.scp", {"ann-000" if name == "ann" else name: audio for name, audio in wav.items()})
-    told = f"{whole}/wav.scp: 'ann-000' is in another of the directories too; rename with utils/copy_data_dir.py --utt-prefix"
+    told = f"{whole}/wav.scp: 'ann-000' is also in another of the directories; rename it with utils/copy_data_dir.py --utt-prefix"
     with pytest.raises(UserError, match=told):
         run_here("combine_data.py", tmp_path / "out", some, whole, folder="utils")
     write_table(some / "wav.scp", {name: DataDir(whole).wav_scp.get(name, audio) for name, audio in DataDir(some).wav_scp.items()})
@@ -233,7 +233,7 @@ def test_combine_refuses_recordings_of_one_name(tmp_path):
 def test_combine_refuses_the_same_utterance_twice(tmp_path):
     data = make_data_dir(tmp_path / "data")
     run = subprocess.run([sys.executable, UTILS / "combine_data.py", tmp_path / "out", data, data], capture_output=True, text=True)
-    assert run.returncode == 1 and "'ann-000' is in another of the directories too" in run.stderr and not (tmp_path / "out").exists()
+    assert run.returncode == 1 and "'ann-000' is also in another of the directories" in run.stderr and not (tmp_path / "out").exists()
 
 
 def test_two_ways_of_choosing_are_refused(tmp_path):
@@ -253,7 +253,7 @@ def test_a_list_that_has_changed_makes_the_subset_anew(way, chosen, tmp_path):
 
 
 def test_features_that_are_lost_or_left_over_do_not_change_the_split(tmp_path):
-    """Where utt2num_frames is a copy of that of DATA/feats, this one counts; an extraction of features goes by neither."""
+    """DATA/feats/utt2num_frames has priority over its copy in DATA; feature extraction uses neither."""
     speakers = {f"s{s}-{u}": f"s{s}" for s in range(4) for u in range(6)}
     write_data_dir(tmp_path, {"utt2spk": speakers})
     by_audio = split(tmp_path, 3)

@@ -1,4 +1,4 @@
-"""Segments against the lengths of their recordings: what Kaldi's extract-segments takes is kept as it is, the rest dropped and counted."""
+"""Segments against the lengths of recordings: those that Kaldi's extract-segments accepts are kept unchanged, others removed and counted."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def test_reasons_are_counted_and_the_rest_stays_in_order():
 
 @pytest.mark.parametrize("end_s", [0.9, 1.0, 1.4, 1.5])
 def test_what_is_kept_is_what_extraction_takes(end_s, tmp_path):
-    """And cuts at the end of the file."""
+    """Extraction truncates segments at the end of the file."""
     soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
     write_data_dir(tmp_path, {"wav.scp": {"rec": tmp_path / "a.wav"}, "segments": {"utt": f"rec 0.5 {end_s}"}, "utt2spk": {"utt": "utt"}})
     data = DataDir(tmp_path)

@@ -1,4 +1,4 @@
-"""NIST's rule files: what rfilter1 makes of each form of rule, and broken rules."""
+"""NIST's rule files: the result of rfilter1 for each form of rule, and malformed rules."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_sections_for_one_input(tmp_path):
 
 
 def test_header(tmp_path):
-    """Rules are case-sensitive by default, and texts are in upper case when they are applied."""
+    """Rules are case-sensitive by default, and are applied to texts in upper case."""
     assert filtered_text("a b", glm(tmp_path, "a => X\nB => Y", ";; rules\n").reference) == "A Y"
     assert glm(tmp_path, "A => X", HEAD.replace("'T'", "'F'")).reference.apply("BAB") == "X"
     assert re.fullmatch(r"some_rules@[0-9a-f]{8}", glm(tmp_path, "A => X").identity)

@@ -101,8 +101,8 @@ def spoil_words(root: Path) -> None:
     (lambda root: write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}}), "lang4", "is not in"),
     (lambda root: make_lang(root / "lang" / "x", 0, 1), "nowhere", "nowhere: no such file"),
     (lambda root: (root / "lang4/G.fst").unlink(), "lang4", "neither G.fst nor lm.arpa.gz in it"),
-    (lambda root: (root / "decode/num_jobs").write_text("many\n"), "lang4", "decode/num_jobs: missing or no number; decode with steps/decode.py"),
-    (lambda root: (root / "decode/num_jobs").write_text("9999999999\n"), "lang4", "decode/num_jobs: no number from 1 to 100000; decode with"),
+    (lambda root: (root / "decode/num_jobs").write_text("many\n"), "lang4", "decode/num_jobs: missing or not a number; decode with steps/decode.py"),
+    (lambda root: (root / "decode/num_jobs").write_text("9999999999\n"), "lang4", "decode/num_jobs: not a number from 1 to 100000; decode with"),
     (lambda root: write_fst(root / "lang/G.fst", poor_grammar(root)), "lang4", "whose costs the lattice should hold"),
 ])
 def test_bad_input_of_rescoring_is_one_sentence(exp, spoil, new, message):

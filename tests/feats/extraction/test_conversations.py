@@ -92,7 +92,7 @@ def test_another_channel_makes_features_anew(tmp_path, capsys):
     assert "is up to date" in (made(calls), told(capsys))[1]
     write_table(calls / "reco2file_and_channel", table | {"sw02005-A": "sw02005 B", "sw02005-B": "sw02005 A"})
     after = made(calls)
-    assert "2 recordings are others than they were: sw02005-A, sw02005-B" in told(capsys)
+    assert "2 recordings have changed: sw02005-A, sw02005-B" in told(capsys)
     assert np.array_equal(before["sw02005-A_000050"], after["sw02005-B_000050"])
     mono = one_file_a_side(calls)
     made(mono), told(capsys)
@@ -112,8 +112,8 @@ def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("label, sentence", [
-    ("C", r"^sw02001-B: .*sw02001.sph: reco2file_and_channel says channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in"),
-    (None, "sw02001.sph: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features, or name that of each recording in "
+    ("C", r"^sw02001-B: .*sw02001.sph: reco2file_and_channel names channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in"),
+    (None, "sw02001.sph: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction step, or name the channel of each recording in "
            "reco2file_and_channel$"),
 ])  # fmt: skip
 def test_a_channel_that_is_not_there_is_told_before_any_work(label, sentence, tmp_path):

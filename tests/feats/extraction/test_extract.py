@@ -96,7 +96,7 @@ def test_tables_of_other_features_are_kept(data):
         write_table(data / name, table)
     made = step("make_mfcc.py", "--nj", 1, *FLAGS, data)
     for name, output in (("feats.scp", "feats"), ("utt2num_frames", "feats"), ("cmvn.scp", "cmvn")):
-        assert f"{data}/{name} is not that of {data}/{output}: moved to {data}/.backup/{name}" in made.stdout
+        assert f"{data}/{name} differs from the table in {data}/{output}: moved to {data}/.backup/{name}" in made.stdout
     assert not (data / "cmvn.scp").exists() and load_all(data / "feats.scp").keys() == LENGTHS.keys()
     write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:7"})
     assert "moved to" in step("compute_cmvn.py", data).stdout
@@ -139,7 +139,7 @@ def test_a_recording_that_was_replaced_makes_features_anew(data, tmp_path):
     soundfile.write(path, samples, 8000, subtype="PCM_16")
     os.utime(path, (1, 1))
     told = make_anew(data)
-    assert f"{data}: 1 recordings are others than they were: b-1" in told and "is out of date" in told
+    assert f"{data}: 1 recordings have changed: b-1" in told and "is out of date" in told
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
     assert "is up to date" in make_anew(data)
@@ -156,7 +156,7 @@ def test_a_noise_that_was_replaced_makes_features_anew(source, data, tmp_path):
     assert "is up to date" in make_anew(data)
     soundfile.write(tmp_path / source, wave(source, 200)[100:], 8000, subtype="PCM_16")
     told = make_anew(data)
-    assert f"1 recordings are others than they were: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in told and "out of date" in told
+    assert f"1 recordings have changed: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in told and "out of date" in told
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
 
@@ -258,7 +258,7 @@ def test_sampling_rate_of_the_configuration(data, tmp_path):
 
 @pytest.mark.parametrize("flags, told", [
     (["--sample-frequency", 16000], "a-1.wav: audio of 8000 Hz, but --sample-frequency is 16000; give --allow-upsample true"),
-    ([*FLAGS, "--channel", 1], "a-1.wav: there is no channel 1, the first of its 1 is 0; give another --channel"),
+    ([*FLAGS, "--channel", 1], "a-1.wav: no channel 1, the file has 1, counted from 0; give another --channel"),
 ])
 def test_a_mistake_that_the_first_recording_shows_is_told_at_once_in_one_line(data, tmp_path, flags, told):
     """From a file, and from a place in an archive; jobs do not begin, and nothing is left."""
@@ -296,8 +296,8 @@ RESAMPLED = ["--allow-downsample", "true", "--allow-upsample", "true"]
 
 
 @pytest.mark.parametrize("utt, flags, told", [
-    ("b-3", [], "b-3.wav: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features"),
-    ("b-1", ["--channel", 1], "b-1.wav: there is no channel 1, the first of its 1 is 0; give another --channel"),
+    ("b-3", [], "b-3.wav: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction step"),
+    ("b-1", ["--channel", 1], "b-1.wav: no channel 1, the file has 1, counted from 0; give another --channel"),
     ("b-1", [], "b-1.wav: audio of 16000 Hz, but --sample-frequency is 8000; give --allow-downsample true to resample it, or correct"),
     ("b-2", RESAMPLED[:2], "b-2.wav: audio of 4000 Hz, but --sample-frequency is 8000; give --allow-upsample true to resample it"),
 ])

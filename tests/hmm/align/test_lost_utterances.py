@@ -169,8 +169,8 @@ def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpu
     sound, found = read_job_archives(tmp_path / "sound"), read_job_archives(tmp_path / "ali")
     assert sound.keys() - found.keys() == {utt} and all(np.array_equal(found[key], sound[key]) for key in found)
     problem, = validate(data)
-    assert (problem.path, problem.line) == (data / "text", 8) and f"holds the symbol {symbol}, which is no word" in problem.message
-    assert problem.fix.startswith("take the symbol out of the line")
+    assert (problem.path, problem.line) == (data / "text", 8) and f"contains the symbol {symbol}, which is not a word" in problem.message
+    assert problem.fix.startswith("remove the symbol")
 
 
 def test_a_word_without_pronunciation_is_named(corpus, mono, data, tmp_path):

@@ -37,7 +37,7 @@ def test_alignments_and_transforms_of_all_jobs(tmp_path):
 
 
 def test_a_directory_without_alignments(tmp_path):
-    with pytest.raises(UserError, match="num_jobs: missing or no number; is this an alignment directory?"):
+    with pytest.raises(UserError, match="num_jobs: missing or not a number; is this an alignment directory?"):
         training_files(tmp_path, tmp_path, tmp_path)
 
 

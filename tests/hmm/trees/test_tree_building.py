@@ -289,5 +289,5 @@ def test_statistics_of_other_phones(stats, questions):
 
 def test_damaged_statistics(tmp_path):
     (tmp_path / "stats").write_bytes(b"PK damaged")
-    with pytest.raises(UserError, match="stats: no file of arrays .*accumulate the tree statistics again"):
+    with pytest.raises(UserError, match="stats: not a file of arrays .*accumulate the tree statistics again"):
         TreeStats.load(tmp_path / "stats")
