@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Train an i-vector extractor, its background model first, as one MPI job with --nj ranks.
+"""Train an i-vector extractor and its background model, as one MPI job with --nj ranks.
 
-Reads  DATA/{feats.scp,utt2spk}, with --cmvn speaker DATA/cmvn.scp; MODEL_DIR/{final.mat,input.json} with --model-dir
-Writes DIR/{final.dubm,final.ie,input.json,feature_origin.json}, and final.mat where MODEL_DIR has one
+Reads  DATA/{feats.scp,utt2spk}; with --cmvn speaker DATA/cmvn.scp; with --model-dir MODEL_DIR/{final.mat,input.json}
+Writes DIR/{final.dubm,final.ie,input.json,feature_origin.json}; final.mat if MODEL_DIR has one
 
 Example:
     steps/train_ivector_extractor.py --nj 4 --config conf/ivector.conf --model-dir exp/tri2 data/train exp/ivector
@@ -31,8 +31,8 @@ _OF_NO_MODEL = dict.fromkeys(("deltas", "splice_left", "splice_right"), unless_s
 @dataclass(frozen=True)
 class TrainIvectorExtractor:
     data: Path = argument("data directory with features")
-    dir: Path = argument("directory of the extractor")
-    model_dir: Path | None = option(None, "directory of a system whose matrix, splicing and derivatives are used (LDA+MLLT)")
+    dir: Path = argument("output directory of the extractor")
+    model_dir: Path | None = option(None, "model directory (LDA+MLLT) whose matrix, splicing and derivatives are used; default: none")
     inputs: InputOptions = group(InputOptions, only=_OF_NO_MODEL, cmvn="sliding", deltas=2)
     ubm: UbmOptions = group(UbmOptions)
     stats: StatsOptions = group(StatsOptions)

@@ -1,4 +1,4 @@
-"""How training data are varied from epoch to epoch."""
+"""Augmentation of the training data: random changes that differ from epoch to epoch."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyasr.feats.options import read_feature_options
 
 @dataclass(frozen=True)
 class PerturbOptions:
-    """How training data are varied from epoch to epoch."""
+    """Random changes of the training data, which differ from epoch to epoch."""
 
-    vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5,
-                         only=unless_set("teacher", "its posteriors belong to single frames as they are"))  # fmt: skip
+    vtlp: float = option(0.0, "maximum warping of frequencies (VTLP), random per utterance and epoch; 0: none", minimum=0.0, maximum=0.5,
+                         only=unless_set("teacher", "the teacher's posteriors are for unmodified frames"))  # fmt: skip
 
     def check(self, data: Path, input: InputOptions) -> None:
-        """Raise UserError where frequencies of the features of `data` are to be warped and cannot be."""
+        """Raise UserError if --vtlp is given and the features of `data` cannot be warped."""
         if self.vtlp:
             make_warper(data, input)
 
 
 def make_warper(data: Path, input: InputOptions) -> Warper:
-    """The warper of the features of `data`. Raises UserError where it is not known how they were made."""
+    """The warper for the features of `data`. Raises UserError if the options that computed them are unknown."""
     if input.norm_vars:
         raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
     return Warper(read_feature_options(data, "--vtlp needs to know the filters"))

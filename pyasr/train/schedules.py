@@ -1,13 +1,13 @@
-r"""Learning-rate schedules. Time t is counted in epochs: frames seen over all ranks, divided by the frames of one pass over the data.
+r"""Learning-rate schedules. Time t is in epochs: frames seen over all ranks, divided by the frames of one pass over the data.
 
 exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e = 1..E: from i to f
 exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with every mixing
-step                (the common form)  i `halving_factor`^k, k the number of the given epochs or frames that have gone by; never less than
+step                (the common form)  i `halving_factor`^k, k the number of given epochs or frame counts that have passed; at least
                     `least_rate`
 warm-up             (Zhang, Cui et al., arXiv:1904.04956)  i (1 + (p - 1) t / W) over W epochs, from i to the peak p i; then it is
                     multiplied by 1 / sqrt 2 as each epoch begins
-newbob              (Kaldi's nnet1)  after an epoch, relative to the best held-out loss so far: loss not lower: back to the best model;
-                    gain < `start_halving_gain`: from now on the rate is halved after every epoch; gain < `end_halving_gain` while
+newbob              (Kaldi's nnet1)  after an epoch, relative to the best held-out loss so far: loss not lower: return to the best model;
+                    gain < `start_halving_gain`: halve the rate after this and every later epoch; gain < `end_halving_gain` while
                     halving: stop
 newbob-accuracy     (Su, Chen, Xu 2015)  held-out frame accuracy up by less than 0.5 % absolute: halve; by less than 0.1 %: stop
 """
@@ -27,9 +27,10 @@ _FALLING = if_is("schedule", "exponential", "exponential-frames")
 
 @dataclass(frozen=True)
 class ScalingOptions:
-    """How the learning rate depends on the number of ranks."""
+    """Scaling of the learning rate with the number of ranks."""
 
-    lr_scaling: str = option("linear", "factor on the rate for P ranks: P, root of P, or 1", choices=("linear", "sqrt", "none"))
+    lr_scaling: str = option("linear", "factor on the learning rate for P ranks: linear = P, sqrt = square root of P, none = 1",
+                             choices=("linear", "sqrt", "none"))  # fmt: skip
 
     def scale(self, num_ranks: float) -> float:
         """The factor of `lr_scaling`."""
@@ -38,44 +39,44 @@ class ScalingOptions:
 
 @dataclass(frozen=True)
 class ScheduleOptions(ScalingOptions):
-    """Learning rate and its course. The rate is that of one rank."""
+    """Learning rate of one rank, and its schedule."""
 
-    learning_rate: float = option(0.1, "initial learning rate of one rank, by the convention of --lr-convention", minimum=0.0)
-    lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames (CTC: units)",
+    learning_rate: float = option(0.1, "initial learning rate of one rank, for gradients as in --lr-convention", minimum=0.0)
+    lr_convention: str = option("mean", "gradient that the learning rate is for: mean or sum over a minibatch's frames (CTC: units)",
                                 choices=("mean", "sum"))  # fmt: skip
-    schedule: str = option("exponential", "course of the learning rate", choices=NAMES)
-    num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
-    final_factor: float = option(0.01, "final rate relative to the initial one", minimum=0.0, only=_FALLING)
-    constant_epochs: int = option(0, "epochs at the end that keep the final rate", minimum=0, only=_FALLING)
-    start_halving_gain: float = option(0.01, "relative gain of the loss below which halving begins",
+    schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES)
+    num_epochs: int = option(10, "number of passes over the training data (newbob: maximum)", minimum=1)
+    final_factor: float = option(0.01, "final learning rate relative to the initial one", minimum=0.0, only=_FALLING)
+    constant_epochs: int = option(0, "number of epochs at the end with the final learning rate", minimum=0, only=_FALLING)
+    start_halving_gain: float = option(0.01, "relative gain of the held-out loss below which halving begins",
                                        only=if_is("schedule", "newbob"))  # fmt: skip
-    end_halving_gain: float = option(0.001, "relative gain of the loss below which training ends",
+    end_halving_gain: float = option(0.001, "relative gain of the held-out loss below which the training ends while halving",
                                      only=if_is("schedule", "newbob"))  # fmt: skip
-    halving_factor: float = option(0.5, "factor of one halving", minimum=0.0, maximum=1.0,
+    halving_factor: float = option(0.5, "factor on the learning rate at each halving", minimum=0.0, maximum=1.0,
                                    only=if_is("schedule", "newbob", "newbob-accuracy", "step"))  # fmt: skip
-    step_epochs: str = option("", "epochs after which the rate is halved, such as 6,8,9.5",
+    step_epochs: str = option("", "epochs after which the learning rate is halved, such as 6,8,9.5",
                               only=if_is("schedule", "step"))  # fmt: skip
-    step_frames: str = option("", "frames seen, over all ranks, after which the rate is halved, such as 20e6,30e6",
+    step_frames: str = option("", "frames over all ranks after which the learning rate is halved, such as 20e6,30e6",
                               only=if_is("schedule", "step"))  # fmt: skip
-    least_rate: float = option(0.0, "rate that no halving goes below", minimum=0.0,
+    least_rate: float = option(0.0, "minimum learning rate", minimum=0.0,
                                only=if_is("schedule", "step"))  # fmt: skip
-    warm_up_epochs: float = option(10.0, "epochs until the peak", minimum=0.0,
+    warm_up_epochs: float = option(10.0, "epochs until the peak of the learning rate", minimum=0.0,
                                    only=if_is("schedule", "warm-up"))  # fmt: skip
-    warm_up_factor: float = option(10.0, "peak rate relative to the initial one", minimum=0.0,
+    warm_up_factor: float = option(10.0, "peak learning rate relative to the initial one", minimum=0.0,
                                    only=if_is("schedule", "warm-up"))  # fmt: skip
 
     @property
     def listens(self) -> bool:
-        """Whether the course depends on the held-out set, and may go back to an earlier model."""
+        """Whether the schedule depends on the held-out set and may return to an earlier model."""
         return make_schedule(self, 1).may_go_back
 
     def rate_factor(self, num_ranks: float, terms: float) -> float:
-        """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch, whose loss is a
-        sum of so many terms."""
+        """Factor from the rate of one rank, in the convention of these options, to the rate for gradients summed over the minibatch, whose
+        loss is a sum of `terms` terms."""
         return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / terms)
 
     def describe(self, num_ranks: float, terms: float) -> str:
-        """Rate, convention, scaling and course, for the log."""
+        """Learning rate, convention, scaling and schedule, for the log."""
         factor = self.scale(num_ranks)
         return (
             f"learning rate {self.learning_rate:g} ({self.lr_convention} over minibatches of {terms:.6g}), {self.lr_scaling} scaling: "
@@ -83,41 +84,43 @@ class ScheduleOptions(ScalingOptions):
         )
 
     def check(self) -> None:
-        """Raise UserError for lists that are none, steps that never come, and a rate that never falls, or rises as it should fall."""
+        """Raise UserError for unparsable lists, --schedule step without a step or with a minimum above the initial rate, and schedules
+        whose rate never falls."""
         marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
         if self.schedule == "step" and not marks:
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
         if self.schedule == "step" and self.least_rate > self.learning_rate:
-            found = f"the rate begins below it, at {self.learning_rate:g}"
-            raise UserError(f"--least-rate {self.least_rate:g}: {found}; lower it, or raise --learning-rate")
+            found = f"the initial learning rate, {self.learning_rate:g}, is lower"
+            raise UserError(f"--least-rate {self.least_rate:g}: {found}; lower --least-rate, or raise --learning-rate")
         if self.constant_epochs >= self.num_epochs:
-            raise UserError(f"--constant-epochs {self.constant_epochs}: there are only {self.num_epochs} epochs; raise --num-epochs")
+            raise UserError(f"--constant-epochs {self.constant_epochs}: the training has only {self.num_epochs} epochs; raise --num-epochs")
         if self.schedule == "warm-up" and self.warm_up_epochs >= self.num_epochs:
-            found = f"the rate would not fall again within the {self.num_epochs} epochs"
-            raise UserError(f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or warm up for fewer")
+            found = f"the learning rate would not fall within the {self.num_epochs} epochs"
+            raise UserError(f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or lower --warm-up-epochs")
 
     def check_deaf(self) -> None:
-        """The same; also for a schedule that listens: to be called where the objective is no cross-entropy of frames."""
+        """Like `check`, and refuse schedules that depend on the held-out set. For trainings whose objective is not the frame-level
+        cross-entropy."""
         self.check()
         if self.listens:
-            found = "it goes by gains in the cross-entropy of frames, which is not what is trained here"
+            found = "it depends on the frame-level cross-entropy, which is not the objective of this step"
             raise UserError(f"--schedule {self.schedule}: {found}; give --schedule exponential or step")
 
 
 def numbers(text: str, flag: str) -> list[float]:
-    """The numbers of a list with commas. Raises UserError, headed by `flag`, where there is something else."""
+    """The numbers of a comma-separated list. Raises UserError, which names `flag`, if it is not one."""
     try:
         found = [float(word) for word in text.split(",") if word.strip()]
     except ValueError:
         found = [math.nan]
     if not all(map(math.isfinite, found)):
-        raise UserError(f"{flag}: '{text}' is no list of numbers with commas between them")
+        raise UserError(f"{flag}: '{text}' is not a comma-separated list of numbers; give one such as 6,8,9.5")
     return found
 
 
 @dataclass
 class ScheduleState:
-    """Where a schedule stands; plain values, kept in checkpoints. `rate` is that of the schedules that listen to the held-out set."""
+    """State of a schedule, in plain values, which checkpoints contain. `rate` is used by schedules that depend on the held-out set."""
 
     rate: float
     epoch: int = 0
@@ -127,11 +130,11 @@ class ScheduleState:
 
 
 class Schedule:
-    """`rate(frames_seen)` is the learning rate of one rank, `step_rate` the one applied; `end_epoch` moves on.
+    """Base of schedules: `rate(frames_seen)` is the learning rate of one rank, `step_rate` the applied rate; `end_epoch` ends an epoch.
 
     epoch_frames  frames of all ranks in one epoch
-    terms         what the loss of a minibatch is a sum of: frames, or units
-    may_go_back   whether `end_epoch` can ask for the best model so far
+    terms         number of terms, frames or units, that the loss of a minibatch is a sum of
+    may_go_back   whether `end_epoch` can request a return to the best model so far
     """
 
     may_go_back = False
@@ -142,22 +145,22 @@ class Schedule:
 
     @property
     def finished(self) -> bool:
-        """Whether no further epoch is to be trained."""
+        """Whether the training is over."""
         return self.state.finished or self.state.epoch >= self.options.num_epochs
 
     def rate(self, frames_seen: int) -> float:
-        """Learning rate of one rank after `frames_seen` frames of all, in the convention of the options."""
+        """Learning rate of one rank after `frames_seen` frames over all ranks, in the convention of the options."""
         raise NotImplementedError
 
     def step_rate(self, frames_seen: int, num_ranks: float) -> float:
-        """The rate that a rank applies to gradients summed over its minibatch while `num_ranks` of them learn."""
+        """Rate that a rank applies to gradients summed over its minibatch while `num_ranks` ranks learn."""
         return self.rate(frames_seen) * self.options.rate_factor(num_ranks, self.terms)
 
     def begin(self, loss: float, accuracy: float) -> None:
-        """Tell the initial model's held-out loss (nats a frame) and frame accuracy (0..1)."""
+        """Note the initial model's held-out loss (nats per frame) and frame accuracy (0..1)."""
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """Tell the held-out result of an epoch. False: go back to the best model."""
+        """End an epoch with this held-out result. Returns False if the training has to return to the best model."""
         self.state.epoch += 1
         return True
 
@@ -166,26 +169,26 @@ class Exponential(Schedule):
     """Falls by the same factor each epoch."""
 
     def rate(self, frames_seen: int) -> float:
-        """The rate of the present epoch."""
+        """Rate of the present epoch."""
         steps = self.options.num_epochs - self.options.constant_epochs - 1
         return self._course(self.state.epoch / max(steps, 1))
 
     def _course(self, share: float) -> float:
-        """From the initial rate at share 0 to the final one at share 1 and after."""
+        """Rate at `share` of the falling part: the initial rate at 0, the final rate from 1 on."""
         return self.options.learning_rate * self.options.final_factor ** min(share, 1.0)
 
 
 class ExponentialFrames(Exponential):
-    """Falls by the same factor with equal numbers of frames."""
+    """Falls continuously, by the same factor for equal numbers of frames."""
 
     def rate(self, frames_seen: int) -> float:
-        """The rate at this moment."""
+        """Rate after `frames_seen` frames."""
         falling_epochs = self.options.num_epochs - self.options.constant_epochs
         return self._course(frames_seen / max(falling_epochs * self.epoch_frames, 1))
 
 
 class Step(Schedule):
-    """Is halved at given moments."""
+    """Halves at given epochs or frames."""
 
     def __init__(self, options: ScheduleOptions, epoch_frames: int, terms: float = 1.0):
         super().__init__(options, epoch_frames, terms)
@@ -193,7 +196,7 @@ class Step(Schedule):
         self._marks = [epoch * epoch_frames for epoch in epochs] + frames
 
     def rate(self, frames_seen: int) -> float:
-        """The initial rate, halved for every mark that has gone by, down to the least one."""
+        """Initial rate, halved for every passed mark, at least `least_rate`."""
         passed = sum(mark <= frames_seen for mark in self._marks)
         return max(self.options.learning_rate * self.options.halving_factor**passed, self.options.least_rate)
 
@@ -202,7 +205,7 @@ class WarmUp(Schedule):
     """Rises linearly to a peak, then falls by half in two epochs, a step at the beginning of each."""
 
     def rate(self, frames_seen: int) -> float:
-        """The rate at this moment; of the falling part, that of the present epoch."""
+        """Rate after `frames_seen` frames; while it falls, constant within an epoch."""
         options, epochs = self.options, frames_seen / max(self.epoch_frames, 1)
         if epochs < options.warm_up_epochs:
             return options.learning_rate * (1 + (options.warm_up_factor - 1) * epochs / options.warm_up_epochs)
@@ -211,7 +214,7 @@ class WarmUp(Schedule):
 
 
 class _Listening(Schedule):
-    """Keeps its rate until the held-out set asks for another."""
+    """Base of schedules whose rate depends on held-out results."""
 
     may_go_back = True
 
@@ -226,7 +229,7 @@ class Newbob(_Listening):
         self.state.best = loss
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """Gains are relative to the best loss so far; an epoch that gains nothing is taken back."""
+        """Gains are relative to the best loss so far; an epoch without a gain is discarded."""
         state, options = self.state, self.options
         state.epoch += 1
         accepted = loss < state.best
@@ -246,7 +249,7 @@ class NewbobAccuracy(_Listening):
         self.state.best = accuracy
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """Gains are differences of accuracies (0..1) to the best so far; an epoch that loses is taken back."""
+        """Gains are differences of accuracies (0..1) to the best so far; an epoch with a loss is discarded."""
         state = self.state
         state.epoch += 1
         gain = accuracy - state.best
@@ -258,7 +261,7 @@ class NewbobAccuracy(_Listening):
 
 
 def make_schedule(options: ScheduleOptions, epoch_frames: int, terms: float = 1.0) -> Schedule:
-    """The schedule that `options.schedule` names, at its beginning. The arguments are those of `Schedule`."""
+    """The schedule that `options.schedule` names, in its initial state. Arguments: see `Schedule`."""
     options.check()
     kinds = dict(zip(NAMES, (Exponential, ExponentialFrames, Step, WarmUp, Newbob, NewbobAccuracy)))
     return kinds[options.schedule](options, epoch_frames, terms)

@@ -1,4 +1,4 @@
-"""steps/pretrain_dbn.py: a rank killed with signal 9 and resumption on MPI ranks, fine-tuning from the DBN, bad input."""
+"""steps/pretrain_dbn.py: a rank killed with SIGKILL and resumption on MPI ranks, fine-tuning from the DBN, bad input."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def parameters(out):
 
 @pytest.fixture(scope="module")
 def dbn(corpus, tmp_path_factory):
-    """Pretrained without interruption, its two ranks as threads."""
+    """A DBN pretrained without interruption, on two ranks in threads."""
     out = tmp_path_factory.mktemp("whole") / "dbn"
     run_here("pretrain_dbn.py", *FLAGS, "--rbm-iter", 6, corpus / "data", out, threads=True)
     assert {path.name for path in out.iterdir()} == {".done.json", DBN_FILE, "input.json", "log", "rbm1", "rbm2"}
@@ -115,6 +115,6 @@ def test_features_that_are_no_numbers_are_named(corpus, tmp_path):
             features = np.array(reader.load(place))
             features[5, 2] = np.nan if key == "c-03" else features[5, 2]
             writer.write(key, features)
-    with pytest.raises(UserError, match="c-03 has features that are no numbers .*frame 5, column 2"):
+    with pytest.raises(UserError, match="c-03 has features that are not finite .*frame 5, column 2"):
         run_here("pretrain_dbn.py", *FLAGS, data, tmp_path / "dbn", threads=True)
     assert not (tmp_path / "dbn").exists()

@@ -1,4 +1,4 @@
-"""Schedules against values worked out by hand."""
+"""Schedules compared with values computed by hand."""
 
 import math
 
@@ -15,7 +15,7 @@ def schedule_of(**options):
 
 
 def rates_of_epochs(schedule):
-    """The rate as each epoch begins, until the schedule ends."""
+    """The rate at the beginning of each epoch, until the schedule ends."""
     rates = []
     while not schedule.finished:
         rates.append(schedule.rate(len(rates) * EPOCH_FRAMES))
@@ -38,7 +38,7 @@ def test_exponential_of_one_epoch():
 
 
 def test_exponential_in_frames():
-    """nnet2: 15 + 5 epochs, 0.04 to 0.004, the last five constant; a third of the way down after five epochs."""
+    """nnet2: 15 + 5 epochs, 0.04 to 0.004, the last five constant; a third of the fall after five epochs."""
     schedule = schedule_of(learning_rate=0.04, schedule="exponential-frames", num_epochs=20, constant_epochs=5, final_factor=0.1)
     assert schedule.rate(0) == 0.04
     assert schedule.rate(5000) == pytest.approx(0.04 * 10 ** (-1 / 3))
@@ -55,30 +55,30 @@ def test_steps_at_epochs_and_frames():
 def test_steps_end_at_the_least_rate():
     rates = rates_of_epochs(schedule_of(learning_rate=0.8, schedule="step", num_epochs=5, step_epochs="1,2,3,4", least_rate=0.15))
     assert rates == [0.8, 0.4, 0.2, 0.15, 0.15]
-    with pytest.raises(UserError, match="--least-rate 0.9: the rate begins below it, at 0.8; lower it, or raise --learning-rate"):
+    with pytest.raises(UserError, match="--least-rate 0.9: the initial learning rate, 0.8, is lower; lower --least-rate, or raise --learning-rate"):
         schedule_of(learning_rate=0.8, schedule="step", step_epochs="1", least_rate=0.9)
 
 
 def test_steps_that_are_none():
     with pytest.raises(UserError, match="no step is given"):
         schedule_of(schedule="step")
-    with pytest.raises(UserError, match="--step-epochs: '3;4' is no list of numbers"):
+    with pytest.raises(UserError, match="--step-epochs: '3;4' is not a comma-separated list of numbers"):
         schedule_of(schedule="step", step_epochs="3;4")
-    with pytest.raises(UserError, match="--step-frames: '2e6,nan' is no list of numbers"):
+    with pytest.raises(UserError, match="--step-frames: '2e6,nan' is not a comma-separated list of numbers"):
         schedule_of(schedule="step", step_frames="2e6,nan")
-    with pytest.raises(UserError, match="--constant-epochs 4: there are only 4 epochs"):
+    with pytest.raises(UserError, match="--constant-epochs 4: the training has only 4 epochs"):
         schedule_of(schedule="exponential-frames", num_epochs=4, constant_epochs=4)
 
 
 def test_warm_up_and_annealing():
-    """Batch 2560 in arXiv:1904.04956: 0.1 to 1.0 over ten epochs, then 1 / sqrt 2 in each, from the eleventh on."""
+    """Batch 2560 in arXiv:1904.04956: 0.1 to 1.0 over ten epochs, then a factor of 1 / sqrt 2 per epoch, from the eleventh on."""
     rates = rates_of_epochs(schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=16))
     assert rates[:10] == pytest.approx([0.1 + 0.09 * epoch for epoch in range(10)])
     assert rates[10:] == pytest.approx([2 ** (-k / 2) for k in range(1, 7)])
     schedule = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=16)
     assert schedule.rate(500) == pytest.approx(0.145) and schedule.rate(9999) == pytest.approx(1.0, rel=1e-3)
     assert schedule.rate(10999) == schedule.rate(10000)
-    with pytest.raises(UserError, match="--warm-up-epochs 10: the rate would not fall again within the 10 epochs; raise --num-epochs"):
+    with pytest.raises(UserError, match="--warm-up-epochs 10: the learning rate would not fall within the 10 epochs; raise --num-epochs"):
         schedule_of(schedule="warm-up", num_epochs=10)
     assert schedule_of(schedule="warm-up", num_epochs=11).rate(10500) < schedule_of(schedule="warm-up", num_epochs=11).rate(9999)
     part = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=5, warm_up_epochs=2.5)

@@ -57,13 +57,13 @@ def test_done_and_under_way(tmp_path, monkeypatch, capsys):
 
 
 def courses(training: int) -> list[dict]:
-    """Of a training: 40 intervals with values that are easily told, and two epochs."""
+    """Metrics of a training: 40 intervals with recognisable values, and two epochs."""
     intervals = [{**INTERVAL, "frames": 1000 * number, "objective": -training - 1 / number, "drift": 0.01 * number} for number in range(1, 41)]
     return [*intervals[:20], {**EPOCHS[0], "rate": 0.5}, *intervals[20:], {**EPOCHS[1], "rate": 0.5}]
 
 
 def test_courses_of_a_training(tmp_path, capsys):
-    """Of the output that is given, and of what is being made; not of all that is done."""
+    """Curves are shown for a given output and for unfinished outputs, but not for all finished ones."""
     with stage_output(tmp_path / "exp/dnn", {}, []) as scratch:
         write_metrics(scratch, courses(1))
     run_here("show_progress.py", tmp_path / "exp/dnn", folder="utils")
@@ -88,7 +88,7 @@ def test_bars_are_means_of_parts():
 
 
 def test_a_training_that_has_diverged_is_shown(tmp_path, capsys):
-    """Its objective first grows without bounds, then is no number; the rest of its courses stays."""
+    """The objective first becomes infinite, then NaN; the other curves are shown as usual."""
     lines = courses(1)[:24]
     lines[-3:] = [{**line, "objective": value} for line, value in zip(lines[-3:], (-np.inf, np.nan, np.nan))]
     with stage_output(tmp_path / "exp/sound", {}, []) as scratch:
@@ -116,7 +116,7 @@ def test_a_training_of_which_no_value_is_finite(tmp_path, capsys):
 
 
 def test_picture_of_all_trainings(tmp_path):
-    """A plot for each kind of curve, in which each training is a line with its points; also of RBMs, which tell other things."""
+    """One plot per kind of curve, with a line for each training; also for RBMs, which have other metrics."""
     for name, lines in (("a", courses(1)), ("b", courses(2)), ("rbm", [{**INTERVAL, "reconstruction_error": 0.5}])):
         with stage_output(tmp_path / "exp" / name, {}, []) as scratch:
             write_metrics(scratch, [{key: value for key, value in line.items() if name != "rbm" or key != "objective"} for line in lines])
@@ -147,7 +147,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path):
 
 
 def test_the_job_that_failed_first_is_named(tmp_path, capsys):
-    """Not one that was stopped because of it. What was kept of jobs that were begun again are no further jobs."""
+    """Jobs that were stopped because of a failed one are not named. Logs of requeued jobs do not count as further jobs."""
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
         for name in ("a.1", "a.2", "a.3", "a.3.requeued-1", "train", "train.1"):
             (scratch / f"log/{name}.log").touch()
@@ -183,7 +183,7 @@ run_step(Step, main, "")
 
 
 def hear_signals() -> None:
-    """Let signals end a process also where the tests run in the background, which ignore them."""
+    """Enable signals in a process, also if the tests run in the background and ignore them."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 
@@ -196,7 +196,7 @@ def hear_signals() -> None:
     (signal.SIGKILL, r"was killed without a record \(kill -9, out of memory, or a crash\), last written to \d+ s ago", False),
 ])
 def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
-    """Time left is told of what goes on."""
+    """The remaining time is shown only for steps that continue."""
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
     with subprocess.Popen([sys.executable, "step.py", "exp/x"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -235,7 +235,7 @@ def test_runs_on_other_hosts_and_of_earlier_versions(runs, told, tmp_path, capsy
 
 
 def test_metrics_of_a_run_that_was_killed_while_it_wrote(tmp_path, capsys):
-    """The cut-off line stays where it is when the training goes on."""
+    """The truncated line is kept when the training continues."""
     cut = json.dumps(INTERVAL)[:30] + "\n"
     for name, last in (("cut", [cut]), ("whole", [])):
         with stage_output(tmp_path / name, {}, []) as scratch:

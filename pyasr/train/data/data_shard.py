@@ -1,4 +1,4 @@
-"""The utterances of one rank as they lie on disk: read, checked, normalised, warped, put into frame stores."""
+"""The utterances of one rank on disk: reads, checks, warps and normalises features, and puts them into frame stores."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pyasr.train.targets.pdf_targets import Targets
 from pyasr.train.targets.soft_target_files import SoftTargetFile
 from pyasr.train.targets.usable_features import read_features
 
-_ROUNDING = 1e-12  # of sums of squares of millions of frames
-_MEASURED_FRAMES = 2_000_000  # of each rank, for mean and variance: their standard error is below a thousandth of the deviation
+_ROUNDING = 1e-12  # relative rounding error of sums of squares over millions of frames
+_MEASURED_FRAMES = 2_000_000  # per rank, for mean and variance; the standard error of the mean is below 0.001 standard deviations
 
 
 class Shard:
-    """Some utterances of a data directory with their targets. Not for use from several threads at a time.
+    """Some utterances of a data directory with their targets. Not thread-safe.
 
     keys         utterances, in the order of the reader's table
-    packing      what a store makes of utterances
-    code         how a store keeps features
+    packing      layout of utterances in a store: spliced frames or chunks
+    code         encoding of features in a store
     lengths      frames of the utterances, int64 (len(keys),)
     """
 
@@ -38,11 +38,11 @@ class Shard:
 
     @property
     def num_frames(self) -> int:
-        """Frames of all utterances, as a store has them."""
+        """Frames of all utterances in a store."""
         return self.frames_of(np.arange(len(self.keys)))
 
     def frames_of(self, members: np.ndarray) -> int:
-        """The same of the utterances `members` (indices into `keys`)."""
+        """Frames of the utterances `members` (indices into `keys`) in a store."""
         return int(self.packing.num_frames(self.lengths[members]).sum())
 
     @property
@@ -51,20 +51,20 @@ class Shard:
         return self._warper is not None
 
     def num_bytes(self) -> np.ndarray:
-        """Memory for each utterance in a store, int64 (len(keys),)."""
+        """Bytes of each utterance in a store, int64 (len(keys),)."""
         num_bytes = self.packing.num_bytes(self.lengths, self.dim, self.code)
         return num_bytes if self._soft is None else num_bytes + self._soft.num_bytes
 
     def warp_by(self, warper: Warper, greatest: float, seed: int) -> None:
-        """From now on warp every utterance by a random factor in 1 - greatest .. 1 + greatest, another one in each epoch."""
+        """Warp every utterance from now on by a random factor in 1 - greatest .. 1 + greatest, which differs by epoch."""
         self._warper, self._greatest, self._seed = warper, greatest, seed
 
     def learn_from(self, soft: SoftTargetFile) -> None:
-        """From now on let stores have these targets, which are of the same utterances."""
+        """Use the targets `soft`, which are for the same utterances, in stores from now on."""
         self._soft = soft
 
     def store(self, members: np.ndarray, epoch: int, pinned: bool = False) -> FrameStore:
-        """A store of the utterances `members` (indices into `keys`), as they are in this epoch."""
+        """A store of the utterances `members` (indices into `keys`), with the features of this epoch."""
         members = np.sort(members)  # archives are read forward
         keys = [self.keys[i] for i in members]
         pdfs = [self.targets.pdfs_of(key) for key in keys]
@@ -80,40 +80,40 @@ class Shard:
         if self._warper is not None:
             factor = 1 + generator(self._seed, "vtlp", epoch, key).uniform(-self._greatest, self._greatest)
             matrix = self._warper.matrix(factor)
-            features = (features.reshape(len(features), -1, len(matrix)) @ matrix).reshape(features.shape)  # deltas are warped alike
+            features = (features.reshape(len(features), -1, len(matrix)) @ matrix).reshape(features.shape)  # deltas likewise
         return (features - self.mean) * self.inverse_std
 
     def features(self, key: str) -> np.ndarray:
-        """Features of an utterance as they are on disk, float32 (T, dim). Raises UserError where they are of no use."""
+        """Features of an utterance as stored on disk, float32 (T, dim). Raises UserError if they are unusable."""
         return read_features(self.reader, key, len(self.targets.pdfs_of(key)))
 
     def statistics(self) -> np.ndarray:
-        """Sums of features and their squares, as of `cmvn_stats`, over at most 2 million frames of randomly chosen utterances."""
+        """Sums of features and their squares, see `cmvn_stats`, over up to about 2 million frames of randomly chosen utterances."""
         order = generator(0, "normaliser").permutation(len(self.keys))
         order = order[np.cumsum(self.lengths[order]) - self.lengths[order] < _MEASURED_FRAMES]
         return sum((cmvn_stats(self.features(self.keys[i])) for i in np.sort(order)), np.zeros((2, self.dim + 1)))
 
     def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray) -> None:
-        """From now on shift and scale every column."""
+        """Set the shift and scale of every column."""
         self.mean, self.inverse_std = mean, inverse_std
 
 
 def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
     """Mean and inverse standard deviation of each column over the shards of all ranks, float32 (dim,).
 
-    A column that is the same in all frames gets the factor 0: nothing can be learnt from it, and what it may be in other data must not
-    be taken for 1e10 standard deviations.
+    A constant column gets the factor 0. It carries no information, and another value in other data must not become 1e10 standard
+    deviations.
     """
     stats = comm.allreduce(shard.statistics())
     mean, inverse_std = normaliser(stats, norm_vars=True)
     constant = is_constant(stats)
     if constant.any() and comm.rank == 0:
         columns = ", ".join(map(str, np.flatnonzero(constant)))
-        log.warning(f"{shard.reader.data}: the same number in all frames, which is not made use of, in feature columns {columns}")
+        log.warning(f"{shard.reader.data}: constant feature columns, which are ignored: {columns}")
     return mean, np.where(constant, np.float32(0), inverse_std)
 
 
 def is_constant(stats: np.ndarray) -> np.ndarray:
-    """Columns whose variance is no more than what rounding leaves of none, bool (D,), from statistics as of `cmvn_stats`."""
+    """Whether the variance of each column is 0 up to rounding, bool (D,), from statistics as in `cmvn_stats`."""
     mean, power = stats[:, :-1] / max(stats[0, -1], 1.0)
     return power - mean**2 <= _ROUNDING * power

@@ -1,12 +1,12 @@
-"""Whether memory holds the frames of all ranks of a host, found out before any of them are loaded; where it does not, they are streamed.
+"""The memory check for frames: decides, before any are loaded, whether the frames of all ranks of a host fit or have to be streamed.
 
-A rank keeps its held-out frames, and its training frames or two blocks of them (`pyasr.train.data.minibatch_stream`). What may be
-taken is what the host and the job's control group have free, for all ranks of the host together, and what the rank's own limits
-(`ulimit -v`) leave; on a GPU what it has free as well. Of that, 300 MB a rank and a quarter of the rest are left to libraries, the
-network, its gradients and minibatches, which have a look of their own (`pyasr.train.job.memory_check`).
+A rank keeps its held-out frames, and its training frames or two blocks of them (`pyasr.train.data.minibatch_stream`). The
+available memory is the free memory of the host and of the job's control group, for all ranks of the host together, and the rest
+within the rank's own limits (`ulimit -v`); with a GPU also its free memory. 300 MB per rank and a quarter of the rest are reserved
+for libraries, the network, its gradients and minibatches, which have a check of their own (`pyasr.train.job.memory_check`).
 
-How much a rank may keep decides which frames come together in a minibatch. So what has been found is written to the training's directory,
-and an interrupted training goes on with it, as long as it fits.
+The limit of a rank determines which frames share a minibatch. It is therefore written to the training's directory, and an interrupted
+training resumes with the same limit, as long as it fits.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from pyasr.train.training_options import StoreOptions
 
 STORE_FILE = "store.npz"
 _MB = 1_000_000
-_SHARE, _BESIDE = 0.75, 300 * _MB  # of what is free, less so much a rank, for frames
+_SHARE, _RESERVED = 0.75, 300 * _MB  # share for frames of the free memory, from which so many bytes per rank are subtracted first
 _MOST_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
 _CURE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"
 
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes of memory. Every rank must call each of the methods.
+    """Required and free bytes of memory. Every rank must call each of the methods.
 
-    training, heldout  what the frames of this rank take as a whole
-    least              for blocks: utterances are not cut
-    free               what all ranks of this host may take together
-    own                what this rank may take by its own limits, and of its GPU
+    training, heldout  all training and held-out frames of this rank
+    least              minimum for blocks, since utterances are not cut
+    free               free for all ranks of this host together
+    own                free for this rank by its own limits and on its GPU
     comm, host         all ranks, and those of this host
     """
 
@@ -57,33 +57,33 @@ class Room:
 
     @staticmethod
     def of(training: Shard, heldout: Shard, comm: Comm, device: torch.device) -> Room:
-        """What is free now. No rank may load anything before all have called this."""
+        """Measure the free memory. No rank may load frames before all ranks have called this."""
         sizes, host, free = training.num_bytes(), comm.split_by_host(), host_memory.free_bytes()
         shared = host.reduce_scalar(math.inf if free is None else free, "min")
         own = min(host_memory.left_in_limits(), free_bytes(device) if device.type == "cuda" else math.inf)
-        copies = 2 if training.varies else 1  # of the whole, as blocks
+        copies = 2 if training.varies else 1  # features that vary are read in each epoch, in two blocks
         return Room(copies * int(sizes.sum()), int(heldout.num_bytes().sum()), 4 * int(sizes.max(initial=0)), shared, own, comm, host)
 
     def needed(self, limit: int) -> int:
-        """What this rank keeps where training frames may take `limit`; 0: no limit."""
+        """Bytes that this rank needs if training frames may take `limit`; 0: no limit."""
         return self.heldout + (min(self.training, limit) if limit else self.training)
 
     def fits(self, limit: int, with_ease: bool = False) -> bool:
-        """Whether all ranks can keep that, `with_ease`: and leave something to the rest of the training."""
+        """Whether that fits on all ranks; `with_ease`: also with the reserve for the rest of the training."""
         together, alone = self.host.reduce_scalar(self.needed(limit)), self.needed(limit)
         free, own = (_eased(self.free, self.host.size), _eased(self.own, 1)) if with_ease else (self.free, self.own)
         return not self.comm.reduce_scalar(together > free or alone > own, "max")
 
     def left(self) -> int:
-        """What each rank can keep of training frames with ease."""
+        """Bytes of training frames that fit on every rank, with the reserve."""
         return int(self.comm.reduce_scalar(_eased(min(self.free / self.host.size, self.own), 1) - self.heldout, "min"))
 
     def most(self, number: float) -> float:
-        """The greatest of all ranks."""
+        """Maximum over all ranks."""
         return self.comm.reduce_scalar(number, "max")
 
     def text(self, limit: int) -> str:
-        """What is needed and what is free for a rank of the host that has least."""
+        """Required and free memory of a rank, as text, for the host with the smallest margin."""
         needed = max(self.host.reduce_scalar(self.needed(limit), "mean"), self.needed(limit))
         found = self.comm.allgather((min(self.free / self.host.size, self.own), needed, self.host.size))
         free, needed, num_ranks = min(found, key=lambda one: one[0] - one[1])
@@ -92,11 +92,11 @@ class Room:
 
 
 def limit_of_frames(training: Shard, heldout: Shard, store: StoreOptions, comm: Comm, device: torch.device, directory: Path | None) -> int:
-    """Bytes that the training frames of a rank may take, for `open_frames`; 0: no limit. Every rank must call this.
+    """Limit in bytes on the training frames of a rank, for `open_frames`; 0: no limit. Every rank must call this.
 
-    directory  of the training, where what is found is kept for an interrupted one; None: nowhere
+    directory  of the training, where the limit is saved for a resumed job; None: not saved
 
-    Raises UserError where memory does not hold what `store` asks for, or not even blocks.
+    Raises UserError if the memory is not enough for the limit of `store`, or not even for blocks.
     """
     room, asked = Room.of(training, heldout, comm, device), _MB * store.max_store_mb
     if asked:
@@ -112,17 +112,17 @@ def limit_of_frames(training: Shard, heldout: Shard, store: StoreOptions, comm: 
 
 
 def as_asked(_training: Shard, _heldout: Shard, store: StoreOptions, *_) -> int:
-    """The same without a look at the memory."""
+    """The limit of `limit_of_frames` from --max-store-mb alone, without a memory check."""
     return _MB * store.max_store_mb
 
 
 def check_enough(needed: int, num_learners: int) -> None:
-    """Raise UserError where less memory than `needed` bytes is free for the frames of learners that share a process."""
+    """Raise UserError if less than `needed` bytes are free for the frames of learners that share a process."""
     free = host_memory.free_bytes()
     free = min(math.inf if free is None else free, host_memory.left_in_limits())
     if needed > free:
         found = f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, {figure(free / _MB)} MB are free"
-        cure = f"give --max-store-mb {max(int(_eased(free, 1) / _MB / num_learners), 1)}, with which each learner streams its own"
+        cure = f"give --max-store-mb {max(int(_eased(free, 1) / _MB / num_learners), 1)} to stream each learner's frames from disk"
         raise UserError(f"{found}; {cure}, --store-type byte, or fewer learners")
 
 
@@ -130,31 +130,31 @@ def _check_asked(room: Room, asked: int) -> None:
     if room.fits(asked):
         return
     found, left, least = room.text(asked), room.left(), room.most(room.least)
-    cure = f"give {left // _MB} or less, or leave it out" if left > max(least, _MB) else _CURE
+    cure = f"give {left // _MB} or less, or omit --max-store-mb" if left > max(least, _MB) else _CURE
     raise UserError(f"--max-store-mb {asked // _MB}: the frames of a rank {found}; {cure}")
 
 
 def _streamed(room: Room, data: Path) -> int:
-    """The limit for blocks, of which the log tells; 0 where memory is too little for blocks with ease, but holds everything."""
+    """The limit for streaming in blocks, which is logged; 0 if all frames fit, but blocks with the reserve do not."""
     found, limit = room.text(0), min(room.left() // _MB, _MOST_STREAMED_MB) * _MB
     if limit <= room.most(room.least):
         if room.fits(0):
             return 0
         heldout = figure(room.most(room.heldout) / _MB)
-        raise UserError(f"{data}: memory is not enough for blocks of frames: all of a rank's {found}; held-out frames, "
-                        f"{heldout} MB, are kept as a whole; {_CURE}")  # fmt: skip
-    streamed = f"they are streamed from disk, as with --max-store-mb {limit // _MB}"
-    room.comm.say(f"the frames of a rank would {found}, for the network too: {streamed}")
+        raise UserError(f"{data}: memory is not enough for blocks of frames: the frames of a rank {found}, and "
+                        f"{heldout} MB of held-out frames are not streamed; {_CURE}")  # fmt: skip
+    streamed = f"the frames are streamed from disk, as with --max-store-mb {limit // _MB}"
+    room.comm.say(f"the frames of a rank would {found}, for frames and network together: {streamed}")
     return limit
 
 
 def _eased(free: float, num_ranks: int) -> float:
-    """What frames of so many ranks may take of that."""
-    return _SHARE * (free - num_ranks * _BESIDE)
+    """Share of `free` bytes that the frames of `num_ranks` ranks may take."""
+    return _SHARE * (free - num_ranks * _RESERVED)
 
 
 def _read(directory: Path | None, num_ranks: int) -> int | None:
-    """What an earlier run of as many ranks has found."""
+    """The limit that an earlier run with as many ranks saved; None without one."""
     if directory is None or not (directory / STORE_FILE).exists():
         return None
     content = load_arrays(directory / STORE_FILE, ("limit", "num_ranks"))
@@ -163,8 +163,8 @@ def _read(directory: Path | None, num_ranks: int) -> int | None:
 
 @contextmanager
 def loading(shard: Shard) -> Iterator[None]:
-    """Where frames are loaded. Raises UserError where memory is not enough for them after all."""
-    cure = "lower --max-store-mb, or give it: frames are streamed from disk then; or run fewer ranks on a host"
+    """Context of loading frames. Raises UserError if the memory is not enough in spite of the checks."""
+    cure = "give a lower --max-store-mb to stream frames from disk, or run fewer ranks on a host"
     with enough_for(str(shard.reader.data), "the frames of a rank", cure):
         yield
 

@@ -1,15 +1,14 @@
-"""Where minibatches come from: a shard kept in memory, or one that is streamed from disk in blocks.
+"""Sources of minibatches: a shard in memory, or one that is streamed from disk in blocks.
 
     frames = open_frames(shard, device, dtype, max_bytes, seed, rank, draw)
     for x, pdfs in frames.minibatches(512, epoch=3):
         ...
 
-A streamed epoch takes all utterances in random order and cuts them into blocks of about equal size. While the frames of one block are
-trained on, in random order, a background thread reads the next, and copies it to the device: memory holds two blocks. Everything
-depends on seed, epoch and rank alone, so an epoch can be taken up at any of its minibatches. Each frame comes once in an epoch.
+A streamed epoch takes all utterances in random order and divides them into blocks of about equal size. While the rank trains on the frames
+of one block, in random order, a background thread reads the next and copies it to the device, so memory contains two blocks. The order
+depends only on seed, epoch and rank, so an epoch can be resumed at any minibatch. Each frame occurs once in an epoch.
 
-A learner that draws from all data (`pyasr.train.draws`) keeps all of them in memory, or streams the utterances that it draws and reads no
-others.
+A learner that draws from all data (`pyasr.train.draws`) keeps all of them in memory, or streams only the utterances that it draws.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ Minibatches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 class Frames:
     """The frames of a rank.
 
-    num_frames   of an epoch, on average
-    item_frames  targets of what is shuffled: 1, or those of a chunk
-    num_epochs   that a training wants, which sets it; nothing is read for later ones
-    draw         (k, n) as of `num_drawn`
+    num_frames   frames of an epoch, on average
+    item_frames  targets of a shuffled item: 1, or those of a chunk
+    num_epochs   epochs of the training, which sets it; nothing is read ahead for later ones
+    draw         (k, n), see `num_drawn`
     """
 
     num_frames: int
@@ -46,15 +45,15 @@ class Frames:
     draw: tuple[int, int] = ALL
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of an epoch."""
+        """Frames of this epoch."""
         raise NotImplementedError
 
     def what_to_lower(self) -> str:
-        """How the frames take less memory, for those who have too little."""
+        """Advice, for messages, on how the frames take less memory."""
         raise NotImplementedError
 
     def border(self, _epoch: int, begin: int) -> int:
-        """Where an item begins, at most `begin` frames after the first of an epoch."""
+        """The last beginning of an item at most `begin` frames after the first frame of an epoch."""
         return begin - begin % self.item_frames
 
     def largest(self, minibatch: int) -> tuple | None:
@@ -76,34 +75,34 @@ class ResidentFrames(Frames):
         self.num_frames = num_drawn(store.num_items, draw) * self.item_frames
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """Spliced inputs and targets of all frames of an epoch but the first `begin`, which is where a minibatch of `size` ends."""
+        """Spliced inputs and targets of all frames of an epoch except the first `begin`, at which a minibatch of `size` ends."""
         yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank, draw=self.draw)
 
     def epoch_frames(self, epoch: int) -> int:
-        """As of all frames."""
+        """Frames of this epoch."""
         return self.store.drawn_frames(self.draw, self.seed, epoch, self.rank)
 
     def sample_store(self, num_frames: int) -> FrameStore:
-        """A store of at least so many frames, or of all."""
+        """A store of at least `num_frames` frames, or of all."""
         return self.store
 
     def what_to_lower(self) -> str:
-        """As of all frames."""
-        return f"give a --max-store-mb below the {figure(self._num_bytes() / 1e6)} MB of the frames, which are streamed from disk then"
+        """See `Frames.what_to_lower`."""
+        return f"give a --max-store-mb below {figure(self._num_bytes() / 1e6)} MB to stream the frames from disk"
 
     def _num_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.store.tensors())
 
     def describe(self) -> str:
-        """Where the frames are, for the log."""
-        drawn = "" if self.draw == ALL else f", from which it draws {self.num_frames} of {self.store.num_frames} in each epoch"
+        """Location of the frames, for the log."""
+        drawn = "" if self.draw == ALL else f", {self.num_frames} of {self.store.num_frames} drawn in each epoch"
         return f"in {figure(self._num_bytes() / 1e6)} MB of memory{drawn}"
 
 
 class StreamedFrames(Frames):
-    """Frames of a shard, read anew in each epoch, all of them by one thread.
+    """Frames of a shard, read from disk in each epoch by one background thread.
 
-    max_bytes   of the two blocks; 0: one block holds the whole epoch
+    max_bytes   of the two blocks; 0: one block for the whole epoch
     """
 
     def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int,
@@ -117,18 +116,18 @@ class StreamedFrames(Frames):
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def describe(self) -> str:
-        """Where the frames are, for the log."""
+        """Location of the frames, for the log."""
         blocks, sizes = self.plan(1), self.shard.num_bytes()
         block_mb = sum(sizes[members].sum() for members in blocks) / len(blocks) / 1e6
         drawn = "" if self.draw == ALL else f", {self.num_frames} drawn from {self.shard.num_frames}"
-        return f"read anew in each epoch{drawn}, in {len(blocks)} blocks of {figure(block_mb)} MB"
+        return f"streamed from disk in each epoch{drawn}, in {len(blocks)} blocks of {figure(block_mb)} MB"
 
     def what_to_lower(self) -> str:
-        """As of all frames."""
+        """See `Frames.what_to_lower`."""
         return f"lower --max-store-mb{f' (now {self.max_bytes // 1_000_000})' if self.max_bytes else ''}"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """The blocks of an epoch: indices of utterances."""
+        """Indices of the utterances of each block of an epoch."""
         order = self._drawn(epoch)
         sizes = self.shard.num_bytes()[order]
         num_blocks = _num_blocks(int(sizes.sum()), self._room)
@@ -136,7 +135,7 @@ class StreamedFrames(Frames):
         return [order[block == number] for number in range(num_blocks)]
 
     def epoch_frames(self, epoch: int) -> int:
-        """As of all frames."""
+        """Frames of this epoch."""
         return self.shard.frames_of(self._drawn(epoch))
 
     def _drawn(self, epoch: int) -> np.ndarray:
@@ -145,8 +144,8 @@ class StreamedFrames(Frames):
         return generator(self.seed, "blocks", epoch, self.rank).permutation(num_utterances)[: num_drawn(num_utterances, self.draw)]
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """As of `ResidentFrames`; what is left of a block makes a minibatch with the beginning of the next, but where states are carried
-        from each minibatch to the next."""
+        """See `ResidentFrames.minibatches`. The rest of a block forms a minibatch with the beginning of the next block, unless states are
+        carried from one minibatch to the next."""
         left, plan = None, self.plan(epoch)
         for number, members in enumerate(plan):
             num_frames = self.shard.frames_of(members)
@@ -158,13 +157,13 @@ class StreamedFrames(Frames):
                     if _num_frames(left) == size or self.shard.packing.carried:
                         yield left
                         left = None
-                del block  # before the one after next is loaded
+                del block  # free it before the block after the next is loaded
             begin = max(begin - num_frames, 0)
         if left is not None:
             yield left
 
     def sample_store(self, num_frames: int) -> FrameStore:
-        """As of `ResidentFrames`: randomly chosen utterances, in memory for as long as it is held."""
+        """See `ResidentFrames.sample_store`; a new store of randomly chosen utterances."""
         order = generator(self.seed, "sample", self.rank).permutation(len(self.shard.keys))
         counts = self.shard.packing.num_frames(self.shard.lengths[order])
         store = self._thread.submit(self.shard.store, order[np.cumsum(counts) - counts < num_frames], 0).result()
@@ -172,12 +171,12 @@ class StreamedFrames(Frames):
         return store
 
     def _look_ahead(self, epoch: int, number: int) -> None:
-        """Begin to load a block, unless it is of an epoch that will not be."""
+        """Start loading a block, unless its epoch is after the last one."""
         place, within = (epoch, number), number or epoch <= self.num_epochs
         self._coming = (place, self._thread.submit(self._load, *place)) if within else None
 
     def _take(self, epoch: int, number: int) -> FrameStore:
-        """The block, which is usually there by now."""
+        """The block, which is usually loaded already."""
         place, future = self._coming or (None, None)
         if place != (epoch, number):
             future = self._thread.submit(self._load, epoch, number)
@@ -188,7 +187,7 @@ class StreamedFrames(Frames):
         return store
 
     def _load(self, epoch: int, number: int) -> tuple[FrameStore, torch.cuda.Event | None]:
-        """The block on the device, and when it will be there; runs in the background."""
+        """(block on the device, event after its copy); runs in the background thread."""
         store = self.shard.store(self.plan(epoch)[number], epoch, pinned=self._stream is not None)
         if self._stream is None:
             store.move(self.device, self.dtype)
@@ -203,14 +202,14 @@ def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
 
 
 def _joined(one: tuple, other: tuple) -> tuple:
-    """The frames of both minibatches, as one."""
+    """The frames of both minibatches as one minibatch."""
     (x, targets), (more_x, more_targets) = one, other
     joined = targets.followed_by(more_targets) if isinstance(targets, SoftTargets) else torch.cat([targets, more_targets])
     return torch.cat([x, more_x]), joined
 
 
 def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
-    """Let what the device does from now on come after the copy; the host waits for nothing."""
+    """Make later work on the device wait for the copy, without blocking the host."""
     present = torch.cuda.current_stream(store.frames.device)
     present.wait_event(copied)
     for tensor in store.tensors():
@@ -218,26 +217,26 @@ def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
 
 
 def _num_blocks(num_bytes: int, room: int) -> int:
-    """Blocks of an epoch whose utterances have so many bytes; `room` as of `_room`."""
+    """Number of blocks of an epoch whose utterances have `num_bytes` bytes; `room`: see `_room`."""
     return max(-(-num_bytes // room), 1) if room else 1
 
 
 def _room(shard: Shard, max_bytes: int) -> int:
-    """Bytes within which the utterances of a block begin, so that two blocks take no more than `max_bytes`; 0: no limit."""
+    """Bytes within which the utterances of a block begin, so that two blocks take at most `max_bytes`; 0: no limit."""
     sizes = shard.num_bytes()
     if not max_bytes or not len(sizes):
         return 0
     longest = int(sizes.argmax())
     room = max_bytes // 2 - int(sizes[longest])
     if room <= 0:
-        found = f"too little for two blocks of utterances, of which {shard.keys[longest]} has {shard.lengths[longest]} frames"
-        raise UserError(f"--max-store-mb {max_bytes // 1_000_000} is {found}; give {-(-4 * int(sizes[longest]) // 1_000_000)} or more")
+        found = f"too small for two blocks, since utterance {shard.keys[longest]} has {shard.lengths[longest]} frames"
+        raise UserError(f"--max-store-mb {max_bytes // 1_000_000}: {found}; give {-(-4 * int(sizes[longest]) // 1_000_000)} or more")
     return room
 
 
 def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int,
                 draw: tuple[int, int] = ALL) -> Frames:  # fmt: skip
-    """ResidentFrames where `max_bytes` (0: no limit) are enough for the shard and every epoch sees the same features, else StreamedFrames.
+    """ResidentFrames if the shard fits into `max_bytes` (0: no limit) and its features are the same in all epochs, else StreamedFrames.
 
     draw   (k, n), see `num_drawn`
     """

@@ -1,6 +1,6 @@
-"""A random part of the training frames of all ranks, for what need not be measured on all of them.
+"""Random samples of the training frames of all ranks, for measurements that do not need all frames.
 
-`choose_frames` tells which; a `Sample` keeps a small part at hand, for what is measured time and again.
+`choose_frames` selects frames; a `Sample` keeps a small number of them in memory for repeated measurements.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from pyasr.train.minibatches.frames import FrameStore
 class Sample:
     """This rank's frames of the sample.
 
-    x     inputs of items, (N, input_dim) or (N, frames, dim), in the type and on the device of the store
-    pdfs  their targets, int64 (N,) or (N, item_frames)
-    comm  the ranks that hold the others; `num_frames` counts all of them
+    x           inputs of items, (N, input_dim) or (N, frames, dim), in the type and on the device of the store
+    pdfs        their targets, int64 (N,) or (N, item_frames)
+    comm        all ranks; each has a part of the sample
+    num_frames  frames with targets over all ranks
     """
 
     x: torch.Tensor
@@ -35,16 +36,16 @@ class Sample:
 
     @property
     def device(self) -> torch.device:
-        """Where the frames are."""
+        """Device of the frames."""
         return self.x.device
 
     def part(self, num_frames: int) -> Sample:
-        """About `num_frames` of them. Every rank must call this."""
+        """About `num_frames` frames of the sample. Every rank must call this."""
         share = -(-len(self.pdfs) * num_frames // max(self.num_frames, 1))
         return Sample(self.x[:share], self.pdfs[:share], self.comm)
 
     def batches(self, size: int = 1024) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """(inputs in float32, targets) of up to `size` frames at a time, or of one item."""
+        """(inputs in float32, targets) of up to `size` frames at a time, at least one item."""
         num_items = max(size * len(self.pdfs) // max(self.pdfs.numel(), 1), 1)
         for x, pdfs in zip(self.x.split(num_items), self.pdfs.split(num_items)):
             if len(x):
@@ -52,9 +53,9 @@ class Sample:
 
 
 def choose_frames(frames: Frames, num_frames: int, comm: Comm, seed: int) -> tuple[FrameStore, torch.Tensor]:
-    """About `num_frames` over all ranks: a store and which of its frames are this rank's share of them, at random without repetition.
+    """About `num_frames` random frames over all ranks, without repetition: (a store, indices of this rank's share in it).
 
-    They are the same for the same `seed`. Every rank must call this.
+    The selection depends only on the data and `seed`. Every rank must call this.
     """
     total = int(comm.reduce_scalar(frames.num_frames))
     share = min(frames.num_frames, -(-num_frames * frames.num_frames // max(total, 1)))
@@ -64,6 +65,6 @@ def choose_frames(frames: Frames, num_frames: int, comm: Comm, seed: int) -> tup
 
 
 def draw_sample(frames: Frames, num_frames: int, comm: Comm, seed: int) -> Sample:
-    """About `num_frames` frames, see `choose_frames`."""
+    """A sample of about `num_frames` frames, see `choose_frames`."""
     store, chosen = choose_frames(frames, num_frames, comm, seed)
     return Sample(*store.gather(chosen), comm)

@@ -1,9 +1,9 @@
-r"""Priors of the tied states in a network: as factors before its softmax, and as what its posteriors are divided by.
+r"""Priors of the tied states (pdfs): factors before the softmax, and the divisors of the posteriors in decoding.
 
     a_s = c (n_s + 0.01 n)^q           factors on the logits (Kaldi's nnet2 and nnet3: q = -0.25); n_s frames of s, n their mean over pdfs,
                                        c such that the mean of a_s is 1: rare states learn faster
-    P(s) = sum_t p(s | x_t) / T        over a sample of training frames: Kaldi's "adjusted" priors, which fit the network's own posteriors
-                                       better than the relative frequencies in the alignments
+    P(s) = sum_t p(s | x_t) / T        mean posteriors over a sample of training frames: Kaldi's "adjusted" priors, which fit the network's
+                                       own posteriors better than the relative frequencies in the alignments
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLOOR = 1e-10
 
 
 def presoftmax_scales(counts: np.ndarray, power: float) -> torch.Tensor | None:
-    """The factors a_s, float32 (num_pdfs,), from the pdfs' frames; None for power 0."""
+    """The factors a_s, float32 (num_pdfs,), from the frame counts of the pdfs; None for power 0."""
     if power == 0.0:
         return None
     scales = (counts + _SMOOTHING * counts.mean()) ** power
@@ -31,7 +31,7 @@ def presoftmax_scales(counts: np.ndarray, power: float) -> torch.Tensor | None:
 
 @torch.inference_mode()
 def mean_posteriors(network: Network, sample: Sample) -> torch.Tensor:
-    """P(s) of the formula over the frames of the sample that have targets, on all ranks, float64 (num_pdfs,)."""
+    """P(s) of the formula, over all frames of the sample with targets, of all ranks, float64 (num_pdfs,)."""
     sums = torch.zeros(network.num_pdfs, dtype=torch.float64)
     network.to(sample.device)
     for x, pdfs in sample.batches():

@@ -1,15 +1,15 @@
-r"""How saturated tanh and sigmoid units are; saturated and linear ones are mended while the network is trained (Kaldi's nnet-am-fix).
+r"""Saturation of tanh and sigmoid units, and the repair of saturated and linear units during training (Kaldi's nnet-am-fix).
 
-A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing; one that stays where sigma is a straight line is of
-no use as a unit. With d its average derivative over a sample, relative to the greatest possible one (tanh: 1 - y^2; sigmoid:
-4 y (1 - y)),
+A unit y = sigma(w . h + b) that is near its bounds on most frames hardly learns; a unit that stays in the linear range of sigma adds no
+non-linearity. With d its mean derivative over a sample, relative to the maximum derivative (tanh: 1 - y^2; sigmoid: 4 y (1 - y)),
 
     (w, b) <- (w, b) / min(2, 0.1 / d)     where d < 0.1
     (w, b) <- (w, b) min(2, d / 0.75)      where d > 0.75
 
-The units of an LSTM are its gates i, f, o and g and tanh(c), H of each (`pyasr.nn.layers.lstm`); these are looked at, and not mended.
+The units of an LSTM are its gates i, f, o and g and tanh(c), H of each (`pyasr.nn.layers.lstm`). Their saturation is measured but
+not repaired.
 
-Kaldi takes the averages over the frames of the last iteration, and has a rule for ReLU (biases of dead units + 1), which is not here.
+Kaldi averages over the frames of the last iteration, and has a rule for ReLU (biases of dead units + 1), which is not implemented here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _LEAST_DERIVATIVE, _GREATEST_DERIVATIVE, _GREATEST_FACTOR = 0.1, 0.75, 2.0
 
 
 def _of_tanh(y: Tensor) -> Tensor:
-    """The derivative where tanh is y, relative to the greatest one."""
+    """Derivative of tanh at the output y, relative to its maximum."""
     return 1 - y * y
 
 
 def _of_sigmoid(y: Tensor) -> Tensor:
-    """The same of the sigmoid."""
+    """Derivative of the sigmoid at the output y, relative to its maximum."""
     return 4 * y * (1 - y)
 
 
@@ -46,7 +46,7 @@ _DERIVATIVES = {Tanh: _of_tanh, nn.Sigmoid: _of_sigmoid}
 
 @dataclass
 class SaturationFix:
-    """Draws saturated units back and linear ones out; every rank must call it, with the same parameters."""
+    """Repairs saturated and linear units. Every rank must call it, with the same parameters."""
 
     sample: Sample
 
@@ -61,11 +61,11 @@ class SaturationFix:
         learner.flat.refresh()
         every = torch.cat(factors)
         back, out = int((every < 1).sum()), int((every > 1).sum())
-        self.sample.comm.say(f"of {len(every)} hidden units {back} were saturated and drawn back, {out} were linear and drawn out")
+        self.sample.comm.say(f"repaired {back} saturated and {out} linear units of {len(every)} hidden units")
 
 
 def factors_of(derivatives: Tensor) -> Tensor:
-    """What the parameters of units are multiplied by, from their relative derivatives."""
+    """Factors on the parameters of units, from their relative derivatives."""
     back = (_LEAST_DERIVATIVE / derivatives.clamp(min=1e-20)).clamp(1.0, _GREATEST_FACTOR)
     out = (derivatives / _GREATEST_DERIVATIVE).clamp(1.0, _GREATEST_FACTOR)
     return out / back
@@ -73,8 +73,8 @@ def factors_of(derivatives: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def average_derivatives(network: Network, sample: Sample) -> list[Tensor]:
-    """Relative derivatives of units, averaged over the sample's frames on all ranks: float64, a vector for each layer that has such units,
-    those of an LSTM one after the other. Every rank must call this."""
+    """Relative derivatives of units, averaged over the sample's frames on all ranks: a float64 vector for each layer with such units, the
+    units of an LSTM concatenated. Every rank must call this."""
     sums: dict[int, Tensor] = {}  # of each layer; the last element counts frames
 
     def see(place: int, derivatives: Tensor) -> None:
@@ -84,7 +84,7 @@ def average_derivatives(network: Network, sample: Sample) -> list[Tensor]:
 
     network.to(sample.device)
     with _watched(network, see):
-        network(sample.x.new_zeros(1, *sample.x.shape[1:]).float())  # the shapes, which a rank without frames needs too
+        network(sample.x.new_zeros(1, *sample.x.shape[1:]).float())  # sets the shapes, also on a rank without frames
         for total in sums.values():
             total.zero_()
         for x, _ in sample.batches():
@@ -96,13 +96,13 @@ def average_derivatives(network: Network, sample: Sample) -> list[Tensor]:
 
 @contextmanager
 def _watched(network: Network, see: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """Meanwhile `see` is told the place of a layer and the relative derivatives of its units (..., units) whenever they are computed."""
+    """In the block, call `see` with the index of a layer and the relative derivatives of its units (..., units) at each computation."""
     hooks, lstms = [], []
     for place, module in enumerate(network.modules()):
         if type(module) in _DERIVATIVES:
-            hooks.append(module.register_forward_hook(partial(_tell, see, place)))
+            hooks.append(module.register_forward_hook(partial(_report, see, place)))
         elif isinstance(module, Lstm):
-            module.watch = partial(_tell_gates, see, place)
+            module.watch = partial(_report_gates, see, place)
             lstms.append(module)
     try:
         yield
@@ -113,10 +113,10 @@ def _watched(network: Network, see: Callable[[int, Tensor], None]) -> Iterator[N
             lstm.watch = None
 
 
-def _tell(see: Callable[[int, Tensor], None], place: int, module: nn.Module, _: tuple, y: Tensor) -> None:
+def _report(see: Callable[[int, Tensor], None], place: int, module: nn.Module, _: tuple, y: Tensor) -> None:
     see(place, _DERIVATIVES[type(module)](y))
 
 
-def _tell_gates(see: Callable[[int, Tensor], None], place: int, gates: Tensor, cells: Tensor) -> None:
+def _report_gates(see: Callable[[int, Tensor], None], place: int, gates: Tensor, cells: Tensor) -> None:
     i, f, g, o = gates.chunk(4, -1)
     see(place, torch.cat([_of_sigmoid(i), _of_sigmoid(f), _of_sigmoid(o), _of_tanh(g), _of_tanh(torch.tanh(cells))], -1))

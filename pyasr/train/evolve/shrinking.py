@@ -1,11 +1,10 @@
-"""Factors for the parameters of a network while it is trained, "shrinking" in two of Kaldi's recipes.
+"""Factors on the parameters of a network during training, called "shrinking" in two of Kaldi's recipes.
 
-nnet2's for tanh networks: one factor for the parameters of each layer, found as a combination of models
-(`pyasr.train.evolve.combine`) with the present one alone, on a small sample of training frames. Layers whose parameters have
-become too large for the units above to move, or are still too small, are brought to the scale that fits best at once, where SGD
-would take long.
+nnet2, tanh networks: a factor on the parameters of each layer, estimated as a combination of models (`pyasr.train.evolve.combine`) of the
+present model alone, on a small sample of training frames. Layers whose parameters are so large that the units above are saturated, or
+still too small, get the best scale at once, for which SGD would take long.
 
-nnet3's for LSTM: one factor given (0.99) for all parameters, wherever sigmoid and tanh units are saturated beyond a threshold on average.
+nnet3, LSTM: a fixed factor (0.99) on all parameters whenever the mean saturation of sigmoid and tanh units exceeds a threshold.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _OPTIONS = CombineOptions(combine_iterations=10)
 
 @dataclass
 class Shrinking:
-    """Scales the layers of a network; every rank must call it, with the same parameters."""
+    """Scales the layers of a network. Every rank must call it, with the same parameters."""
 
     sample: Sample
 
@@ -34,7 +33,7 @@ class Shrinking:
         self.sample = self.sample.part(_FRAMES)
 
     def __call__(self, learner: Learner, frames_seen: int) -> None:
-        """Change `learner`'s parameters in place; its objective on the sample does not fall."""
+        """Change `learner`'s parameters in place. Its objective on the sample does not fall."""
         network = learner.network.with_parameters(learner.flat.values())
         combination = Combination(network, [[value.cpu().clone() for value in learner.flat.values()]], self.sample)
         factors, _ = optimal_weights(combination, _OPTIONS)
@@ -45,20 +44,20 @@ class Shrinking:
 
 @dataclass
 class ShrinkingOfSaturated:
-    """Multiplies all parameters by `factor` where the saturation of the network is above `threshold`: the mean of 1 - d over its units, d
-    as in `pyasr.train.evolve.saturation`. Every rank must call it, with the same parameters."""
+    """Multiplies all parameters by `factor` if the saturation of the network is above `threshold`. The saturation is the mean of 1 - d over
+    its units, with d as in `pyasr.train.evolve.saturation`. Every rank must call it, with the same parameters."""
 
     sample: Sample
     factor: float
     threshold: float
 
     def __call__(self, learner: Learner, frames_seen: int) -> None:
-        """Change `learner`'s parameters in place, or leave them."""
+        """Scale `learner`'s parameters in place if its units are saturated."""
         derivatives = average_derivatives(learner.network.with_parameters(learner.flat.values()), self.sample)
         saturation = 1 - float(torch.cat(derivatives).mean())
         if saturation > self.threshold:
             for value in learner.flat.values():
                 value.mul_(self.factor)
             learner.flat.refresh()
-        done = f"all parameters times {self.factor:g}" if saturation > self.threshold else "parameters stay"
+        done = f"all parameters times {self.factor:g}" if saturation > self.threshold else "parameters unchanged"
         self.sample.comm.say(f"saturation of units {saturation:.3f}: {done}")

@@ -1,10 +1,10 @@
-"""Whether memory is enough, found out before anything is learned, and told in one sentence that says what to lower.
+"""Memory checks before training. A shortage ends the training with one message that says which option to lower.
 
-Before its first minibatch a rank computes the gradient of its largest one and forgets it. A GPU then says by itself that its memory is
-too small. A processor's system may kill the process instead, so what the derivatives need is estimated first: what a part of the minibatch
-keeps for them, which grows with its frames; the derivatives themselves take as much again.
+Before its first minibatch, a rank computes the gradient of its largest minibatch and discards it. If a GPU's memory is too small, PyTorch
+raises an error at this point. On a CPU, the system may kill the process instead, so the memory is estimated first: the bytes that autograd
+saves for a part of the minibatch, scaled to all frames, times two because the derivatives take as much again.
 
-Criteria of sequences keep all of an utterance; what that takes is measured on one of middle length.
+Sequence criteria keep all of an utterance. Their memory is measured on an utterance of median length.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from pyasr.train.data.minibatch_stream import Frames
 
 _MB = 1_000_000
-_PART = 8  # of a minibatch is measured, one chunk where there are fewer
+_PART = 8  # one part in 8 of a minibatch is measured, at least one chunk
 
 
 class Workload(NamedTuple):
-    """What takes memory on a rank.
+    """The consumers of memory on a rank.
 
     training   this rank's data
-    minibatch  frames that a minibatch should have
-    comm       the ranks of the training, some of which may share this one's memory
+    minibatch  requested frames per minibatch
+    comm       all ranks of the training; ranks of the same host share its memory
     """
 
     learner: Learner
@@ -49,15 +49,15 @@ class Workload(NamedTuple):
 
 
 def try_out(work: Workload) -> None:
-    """Compute the gradient of this rank's largest minibatch, log what that takes, and forget it. Every rank must call this. Raises
-    UserError where memory is not enough for that."""
+    """Compute the gradient of this rank's largest minibatch, log the memory that it takes, and discard it. Every rank must call this.
+    Raises UserError if the memory is not enough."""
     device, needed = work.learner.flat.master.device, 0.0
     sharing = num_sharing(work.comm, device)
     with telling_what_to_lower(work), unchanged(work.learner):
         minibatch = work.training.largest(work.minibatch)
         if minibatch is not None:
             needed = _check_part(work, *minibatch, sharing)
-            before = _peak_bytes(device, anew=True)
+            before = _peak_bytes(device, reset=True)
             work.learner.try_out(*minibatch)
             needed = max(needed, _peak_bytes(device) - before)
     most = work.comm.reduce_scalar(needed, "max")
@@ -65,18 +65,18 @@ def try_out(work: Workload) -> None:
         work.comm.say(f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of a rank's memory")
 
 
-def _peak_bytes(device: torch.device, anew: bool = False) -> int:
-    """The most that tensors have taken of a GPU's memory since it was asked for `anew`, which gives what they take now."""
+def _peak_bytes(device: torch.device, reset: bool = False) -> int:
+    """Peak bytes of tensors on a GPU since the last `reset`, which returns their present bytes; 0 on a CPU."""
     if device.type != "cuda":
         return 0
-    if anew:
+    if reset:
         torch.cuda.reset_peak_memory_stats(device)
     return torch.cuda.max_memory_allocated(device)
 
 
 @contextlib.contextmanager
 def unchanged(learner: Learner):
-    """Have the learner and the random state be afterwards, bit by bit, what they are now, gradients having been computed meanwhile."""
+    """On exit, restore the learner and the random state bit for bit; gradients may be computed in the block."""
     device = learner.flat.master.device
     remembered, random = copy.deepcopy(learner.state_dict()), random_state(device)
     try:
@@ -89,7 +89,7 @@ def unchanged(learner: Learner):
 
 @contextlib.contextmanager
 def telling_what_to_lower(work: Workload):
-    """Have a failure to get memory become a UserError."""
+    """Turn a failed memory allocation into a UserError that says what to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -99,8 +99,8 @@ def telling_what_to_lower(work: Workload):
 
 
 def _check_part(work: Workload, x, targets, sharing: int) -> float:
-    """Bytes of the host's memory that the minibatch will take, by what a part of it keeps; 0 where that is not known. Raises UserError
-    where less is free for each of those that share it."""
+    """Estimated bytes of host memory for the minibatch, from what autograd saves for a part of it; 0 if unknown. Raises UserError if
+    less is free for each of the `sharing` ranks of the host."""
     device, learner = work.learner.flat.master.device, work.learner
     free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
     if free is None or not isinstance(x, torch.Tensor | Rows) or not isinstance(targets, torch.Tensor | SoftTargets):
@@ -114,7 +114,7 @@ def _check_part(work: Workload, x, targets, sharing: int) -> float:
 
 
 def _check_free(work: Workload, needed: float, free: float) -> None:
-    """Raise UserError where the largest minibatch needs more bytes than are free for a rank."""
+    """Raise UserError if the largest minibatch needs more bytes than are free for a rank."""
     if needed > free:
         memory = f"it takes about {needed / _MB:.0f} MB, {free / _MB:.0f} MB are free for each rank"
         raise _too_little(work, f"{memory}, enough for about {int(work.minibatch * free / needed)} frames")
@@ -122,13 +122,14 @@ def _check_free(work: Workload, needed: float, free: float) -> None:
 
 def _too_little(work: Workload, found: str) -> UserError:
     advice = work.training.advice(work.minibatch)
-    return UserError(f"memory is not enough to learn from a minibatch of {work.minibatch} frames: {found}; {advice}")
+    return UserError(f"memory is not enough for a minibatch of {work.minibatch} frames: {found}; {advice}")
 
 
 def check_utterances_fit(work: Workload) -> None:
-    """Check that memory holds the utterances of a training on whole ones. Every rank must call this.
+    """Check that the utterances of a training on whole utterances fit into memory. Every rank must call this.
 
-    Raises UserError if the longest utterance, which is named, or, on a processor, the largest minibatch takes more than this rank has.
+    Raises UserError if the longest utterance, which the message names, takes more memory than this rank has, or, on a CPU, the largest
+    minibatch does.
     """
     if not isinstance(work.training, Utterances):
         return
@@ -143,7 +144,7 @@ def check_utterances_fit(work: Workload) -> None:
     kept = kept_bytes(lambda: learner.loss(*training.minibatch_of([middle])), learner.network)
     of_a_frame = 2 * kept / max(int(training.lengths[middle]), 1)
     if (needed := of_a_frame * int(training.lengths[longest])) > free / sharing:
-        found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to be learned as a whole"
+        found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to train on as a whole"
         memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
         raise UserError(f"{training.reader.data}: {found}: {memory}; {ADVICE}")
     if device.type == "cpu":
@@ -151,12 +152,12 @@ def check_utterances_fit(work: Workload) -> None:
 
 
 def num_sharing(comm: Comm, device: torch.device) -> int:
-    """Ranks that take their memory from where this one does."""
+    """Number of ranks that share the memory of `device` with this one, itself included."""
     return comm.split_by_host().size if device.type == "cpu" else 1
 
 
 def kept_bytes(compute: Callable[[], object], network: torch.nn.Module, *inputs: torch.Tensor) -> int:
-    """Bytes that the graph of what `compute` returns keeps for derivatives, without the parameters of `network` and what holds `inputs`."""
+    """Bytes that autograd saves while `compute` runs, without the parameters of `network` and the storage of `inputs`."""
     kept = {}
 
     def note(tensor: torch.Tensor) -> None:

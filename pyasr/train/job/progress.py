@@ -1,4 +1,4 @@
-"""What a training job tells about itself: log lines, metrics.jsonl, curves for TensorBoard, and where its time goes."""
+"""Progress reports of a training job: log lines, metrics.jsonl, TensorBoard curves, and the time spent on each activity."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyasr.parallel.strategies import Strategy
 
 METRICS_FILE = "metrics.jsonl"
-_LEAST_S = 1e-6  # that an interval is taken to last: one in virtual time may take none
+_LEAST_S = 1e-6  # minimum duration of an interval: in virtual time it may be 0
 
 
 class Clock:
-    """Seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`. `time` tells the time, in seconds."""
+    """Seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`. `time` returns the present time in seconds."""
 
     def __init__(self, time: Callable[[], float]):
         self.time = time
@@ -51,16 +51,16 @@ class Reporter:
     """Log line and metrics of an interval, over all ranks; every rank must call `interval` at the same moments.
 
     directory     of metrics.jsonl and tensorboard/, written by rank 0
-    strategy      whose time in waiting and communication is told
+    strategy      source of the waiting and communication times
     total_frames  frames of all epochs, for the percentage and the time left
-    totals        what sums mean: `Totals`, or another class with its methods
-    alone         frames a second of one rank by itself, for the speed-up; 0: not known
+    totals        class of the sums: `Totals`, or another class with its methods
+    alone         single-rank throughput in frames per second, the baseline of the speed-up; 0: unknown
     """
 
     def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals, alone: float = 0.0):
         self.comm, self.strategy, self.total_frames, self.totals, self.alone = strategy.comm, strategy, total_frames, totals, alone
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
-        self._begin, self._frames_at_begin, self._frames_told = self.comm.time(), frames_seen, frames_seen
+        self._begin, self._frames_at_begin, self._frames_reported = self.comm.time(), frames_seen, frames_seen
         self._mixing_times, self._drift = strategy.times.copy(), 0.0
         self._staleness = Counter(strategy.staleness)
         if self.comm.rank == 0:
@@ -88,12 +88,12 @@ class Reporter:
         totals, self._drift = self.totals(own[:3]), float(np.sqrt(own[3] / self.comm.size))
         if self.comm.rank == 0:
             computing, staleness = np.split(own[8:], [self.comm.size])
-            self._tell(epoch, frames_seen, totals, rate, self._drift, own[4:8] / self.comm.size, computing, _mean_and_most(staleness))
+            self._report(epoch, frames_seen, totals, rate, self._drift, own[4:8] / self.comm.size, computing, _mean_and_most(staleness))
         return totals
 
     def _own_staleness(self) -> list[float]:
-        """Of this rank since the last time: the number of mixed publications, by how many moves they were behind it or ahead, together, and
-        most, with a place for each rank; [] where the strategy does not tell."""
+        """Staleness of this rank since the last call: number of mixed publications, sum of their absolute distances in moves, and the
+        maximum distance in the place of this rank among all; [] if the strategy does not record it."""
         if self.strategy.staleness is None:
             return []
         new, self._staleness = self.strategy.staleness - self._staleness, Counter(self.strategy.staleness)
@@ -102,32 +102,36 @@ class Reporter:
         return [new.total(), sum(abs(moves) * number for moves, number in new.items()), *most]
 
     def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
-        """Log line of what this rank has seen since its last one."""
+        """Log the statistics of this rank alone since its last log line."""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
             f"rank {self.comm.rank}: {own.text()}  lr {rate:.5g}"
         )
 
-    def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray,
-              computing: np.ndarray, staleness: dict[str, float]) -> None:  # fmt: skip
-        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks;
-        `computing` are those in which each rank computed; `drift` is the root mean square over ranks of their relative distance from the
-        mixture; `staleness` is that of what was mixed, by the names that metrics have for it."""
+    def _report(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray,
+                computing: np.ndarray, staleness: dict[str, float]) -> None:  # fmt: skip
+        """Write log line and metrics.
+
+        drift      root mean square over ranks of their relative distance from the mixture
+        times      seconds of the interval, averaged over ranks: total, data, waiting, communication
+        computing  seconds of computation of each rank
+        staleness  of the mixed publications, by metric
+        """
         seconds, *parts = times.tolist()
         seconds = max(seconds, _LEAST_S)
         done = frames_seen - self._frames_at_begin
         left = (self.comm.time() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
-        speed = round((frames_seen - self._frames_told) / seconds)
-        self._frames_told = frames_seen
+        speed = round((frames_seen - self._frames_reported) / seconds)
+        self._frames_reported = frames_seen
         shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
         apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
         apart += "stale by {staleness:.2g} moves, at most {most_stale}  ".format(**staleness) if staleness else ""
         compared = self._compared(speed, computing)
-        told = f"  {self._told(compared)}" if compared else ""
+        comparison = f"  {self._comparison(compared)}" if compared else ""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  {totals.text()}  lr {rate:.5g}  "
             f"{apart}{speed} frames/s  {minutes(left)} left  compute {1 - sum(shares.values()):.0%} "
-            f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}{told}"
+            f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}{comparison}"
         )
         self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
                      "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares, **compared,
@@ -136,23 +140,23 @@ class Reporter:
         self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
 
     def _compared(self, speed: int, computing: np.ndarray) -> dict[str, float]:
-        """Of several ranks: how many times as fast they are as one by itself, and which of them computed longest, by how much more than
-        their median."""
+        """Metrics of several ranks: speed-up over a single rank, the rank with the longest computation, and its excess over the median;
+        {} for one rank."""
         if self.comm.size == 1:
             return {}
         slowest, median = int(computing.argmax()), max(float(np.median(computing)), _LEAST_S)
         compared = {"slowest_rank": slowest, "slowest_excess": round(float(computing[slowest]) / median - 1, 4)}
         return {"speed_up": round(speed / self.alone, 3), **compared} if self.alone else compared
 
-    def _told(self, compared: dict[str, float]) -> str:
-        """The same for log lines."""
+    def _comparison(self, compared: dict[str, float]) -> str:
+        """The metrics of `_compared` as text for log lines."""
         speed_up = f"{compared['speed_up']:.2f} x one rank alone  " if "speed_up" in compared else ""
         return f"{speed_up}slowest rank {compared['slowest_rank']} ({compared['slowest_excess']:+.0%})"
 
     def epoch(self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals) -> None:
-        """Report a whole epoch, with the totals over ranks of its minibatches and of the held-out set after it.
+        """Report an epoch: totals over ranks of its minibatches, and of the held-out set after it.
 
-        The drift of its last interval is how far ranks were from the consensus that ended it.
+        The drift of the last interval is the distance of the ranks from the consensus that ended the epoch.
         """
         if self.comm.rank == 0:
             parts = {"train": train.metrics(), "heldout": heldout.metrics()}
@@ -162,17 +166,17 @@ class Reporter:
             self._draw(frames_seen, "epoch", named)
 
     def _write(self, line: dict) -> None:
-        """One more line of metrics.jsonl."""
+        """Append a line to metrics.jsonl."""
         with self.path.open("a", encoding="utf-8") as f:
             f.write(json.dumps(line) + "\n")
 
     def _draw(self, frames_seen: int, group: str, values: dict[str, float]) -> None:
-        """One more point of TensorBoard's curves."""
+        """Add a point to TensorBoard's curves."""
         self._events.add(frames_seen, {f"{group}/{name}": value for name, value in values.items()})
 
 
 def _mean_and_most(staleness: np.ndarray) -> dict[str, float]:
-    """Of all ranks, from the sum of what they have; {} where nothing was mixed."""
+    """Mean and maximum staleness of all ranks, from the summed `_own_staleness`; {} if nothing was mixed."""
     if not staleness.size or not staleness[0]:
         return {}
     return {"staleness": round(float(staleness[1] / staleness[0]), 4), "most_stale": int(staleness[2:].max())}
@@ -184,7 +188,7 @@ def minutes(seconds: float) -> str:
 
 
 def _forget_after(frames_seen: int, path: Path) -> None:
-    """Drop what an interrupted run wrote after its last checkpoint."""
+    """Drop the lines that an interrupted run wrote after its last checkpoint."""
     if path.exists():
         whole = [line for line in path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
         with atomic_write(path) as f:

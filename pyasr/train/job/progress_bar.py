@@ -1,4 +1,4 @@
-"""A bar on the terminal, elsewhere lines, for a training job whose ranks, wherever they run, write metrics.jsonl."""
+"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, otherwise lines."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PERIOD_S = 0.5
 
 @contextlib.contextmanager
 def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO | None = None):
-    """Show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal` (None: standard error) while the block runs;
-    where that is no terminal, nothing."""
+    """While the block runs, show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal` (None: standard error).
+    Shows nothing if it is not a terminal."""
     terminal = terminal or sys.stderr
     if not terminal.isatty():
         yield
@@ -31,7 +31,7 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
 
 
 def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
-    """The progress of the job with this log, from the same file; None on a terminal, where the bar shows it."""
+    """One-line progress of the job, from the newest metrics file or else its log; None on a terminal, which has the bar."""
     if sys.stderr.isatty():
         return None
     line = _newest_interval(directory, pattern)
@@ -47,7 +47,7 @@ def words_of(line: dict) -> str:
 
 
 def _newest_interval(directory: Path, pattern: str) -> dict | None:
-    """The last interval of the newest file; of one of several trainings with its directory's name before the epoch's number."""
+    """The last interval of the newest file; if it is in a subdirectory, its epoch is `N of SUBDIRECTORY`."""
     files = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
     line = last_interval(files[-1]) if files else None
     if line is None or files[-1].parent == directory:
@@ -57,7 +57,7 @@ def _newest_interval(directory: Path, pattern: str) -> dict | None:
 
 def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
     while not ended.wait(_PERIOD_S):
-        with contextlib.suppress(OSError):  # harmless: it is looked at again, and the training tells of a bad disk itself
+        with contextlib.suppress(OSError):  # harmless: it is read again, and the training itself reports disk errors
             line = _newest_interval(directory, pattern)
             if line is not None:
                 terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
@@ -67,7 +67,7 @@ def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Ev
 
 
 def last_interval(metrics: Path) -> dict | None:
-    """The last whole line of metrics.jsonl that tells of an interval, if there is one in the last 4 kB."""
+    """The last complete line of metrics.jsonl with an interval, if it is in the last 4 kB; else None."""
     with metrics.open("rb") as f:
         f.seek(max(f.seek(0, 2) - 4096, 0))
         text = f.read().decode("utf-8", "replace")
@@ -75,10 +75,10 @@ def last_interval(metrics: Path) -> dict | None:
 
 
 def whole_lines(text: str) -> list[dict]:
-    """The lines of metrics.jsonl; without those of which the end or the beginning is missing."""
+    """Parsed lines of metrics.jsonl; truncated lines are skipped."""
     found = []
     for line in text.splitlines():
-        with contextlib.suppress(ValueError):  # harmless: a run was killed while it wrote, or writes it at this moment
+        with contextlib.suppress(ValueError):  # harmless: the run was killed while writing the line, or is still writing it
             found.append(parse_object(line))
     return found
 

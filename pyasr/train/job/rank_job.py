@@ -1,4 +1,4 @@
-"""What the trainings of networks do alike on a rank: a job with its schedule and learning rate, and the model file in the end."""
+"""Common parts of network training on a rank: the job with its schedule and learning rate, and the model file at the end."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from pyasr.train.training_options import CombineOptions, GrowthOptions
 
 def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int, directory: Path, longest: int = 0,
              terms: float = 0.0, kind: Callable[..., Trainer] = Trainer) -> Trainer:  # fmt: skip
-    """A training job, which is described in the log. Every rank must call this.
+    """Create a training job and describe it in the log. Every rank must call this.
 
-    frames     this rank's training and held-out ones
+    frames     (training, held-out) frames of this rank
     options    of the training, with the groups `schedule` and `loop`
-    minibatch  frames that the learning rate is for
-    longest    the most frames of a minibatch of this rank, where they may be more than that
-    terms      what `--lr-convention mean` divides the gradient of a minibatch by, where it has not `minibatch` terms: its units, or the
-               frames of whole utterances
-    kind       makes the job from the arguments of `Trainer`
+    minibatch  frames per minibatch that the learning rate refers to
+    longest    maximum frames of a minibatch of this rank, if it can exceed `minibatch`
+    terms      divisor of a minibatch's gradient for `--lr-convention mean`, if it is not `minibatch`: units of a minibatch, or frames of
+               whole utterances; 0: `minibatch`
+    kind       class of the job, with the arguments of `Trainer`
     """
     training, heldout = frames
     schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames), terms or minibatch)
@@ -49,9 +49,9 @@ def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minib
 
 
 def open_utterances(spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., Utterances]) -> tuple:
-    """A rank's training and held-out utterances, whose keys are `parts`. Every rank must call this.
+    """Training and held-out utterances of this rank; `parts` are their keys. Every rank must call this.
 
-    make  of the keys and the last arguments of `Utterances`
+    make  function of the keys and the last arguments of `Utterances`
     """
     options, rank = spec.training, strategy.comm.rank
     training, heldout = (make(keys, options.learner, options.loop.train_seed, rank, draw)
@@ -61,13 +61,13 @@ def open_utterances(spec, parts: Sequence[list[str]], strategy: Strategy, make: 
 
 
 def run_on_utterances(learner: Learner, utterances: tuple, strategy: Strategy, spec, terms: float) -> None:
-    """Train on whole utterances, of `open_utterances`. `terms` as of `make_job`. Every rank must call this."""
+    """Train on the whole utterances from `open_utterances`; `terms`: see `make_job`. Every rank must call this."""
     options, longest = spec.training, utterances[0].longest
     make_job(learner, utterances, strategy, options, options.learner.minibatch, spec.out, longest, terms).run()
 
 
 def _announce(job: Trainer) -> None:
-    """What is trained, on how much, with which learning rate."""
+    """Log the sizes of the network and the data, and the learning rate."""
     flat, comm, network = job.learner.flat, job.comm, job.learner.network
     sizes = f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} frames an epoch"
     comm.say(f"{sizes}, {comm.size} ranks, products in {job.learner.options.products()}")
@@ -76,10 +76,10 @@ def _announce(job: Trainer) -> None:
 
 
 def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> None:
-    """Run a job whose network stays as it is, and give its learner the combination of the last models, if there is to be one.
+    """Run a job whose network does not grow. With --combine, its learner has the combination of the last models afterwards.
 
     options          of the training, with the groups `combine`, `sample` and `loop`
-    log_probability  what models are combined by, see `Combination`
+    log_probability  objective of the combination, see `Combination`
     """
     if options.combine.combine == "none":
         return job.run()
@@ -94,7 +94,7 @@ def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> N
 
 def combine_and_tell(job: Trainer, options: CombineOptions, recent: RecentModels, sample: Sample,
                      log_probability: LogProbability = of_targets) -> None:  # fmt: skip
-    """The same, of a job that has been run and has kept `recent`."""
+    """Combine the models `recent` that a finished job has kept, and log the held-out result."""
     combine_recent(options, recent, job.learner, job.position.frames_seen, sample, log_probability)
     heldout = job.evaluate()
     job.comm.say(f"combined model: held-out {heldout.text()}")
@@ -102,10 +102,10 @@ def combine_and_tell(job: Trainer, options: CombineOptions, recent: RecentModels
 
 def write_model(comm: Comm, directory: Path, network: torch.nn.Module, normaliser: tuple[torch.Tensor, torch.Tensor],
                 log_priors: torch.Tensor, factor: float = 1.0) -> None:  # fmt: skip
-    """Let rank 0 write DIRECTORY/final.nnet, and how many frames the network answers at once, if they are several.
+    """Write DIRECTORY/final.nnet on rank 0, and the subsampling factor of the network if it is not 1.
 
     normaliser  mean and inverse standard deviation of the network's input
-    factor      of the log-likelihoods, see `AcousticModel`
+    factor      factor on the log-likelihoods, see `AcousticModel`
     """
     if comm.rank == 0:
         model = AcousticModel(network.cpu(), *normaliser, log_priors, factor)

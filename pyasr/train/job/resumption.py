@@ -1,4 +1,4 @@
-"""What of a training job goes into its checkpoints, and how a job goes on from one, with as many ranks as before or with others."""
+"""Contents of the checkpoints of a training job, and resuming from one with the same or another number of ranks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Position:
-    """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums (loss, correct, frames), in
-    this epoch up to the last log line, and since then; `skipped` minibatches were left out by its learner. The epoch began at
-    `epoch_began` frames seen; this rank begins its own with frame `begin`, since others, in another number, have trained on as many."""
+    """Progress of a rank.
+
+    frames_seen    frames over all ranks
+    own_frames     frames of this rank in this epoch
+    skipped        minibatches that this rank has skipped
+    epoch_began    `frames_seen` at the beginning of the epoch
+    begin          first frame of this rank's epoch; above 0 after a resumption with another number of ranks, which skips trained frames
+    epoch_sums     (loss, correct, frames) of this rank in this epoch up to the last log line
+    interval_sums  the same since the last log line
+    """
 
     frames_seen: int = 0
     own_frames: int = 0
@@ -52,10 +59,10 @@ class Position:
 class JobCheckpoints:
     """The checkpoints of a training job, in DIRECTORY/checkpoint.
 
-    Each rank saves what its learner and strategy remember and its random state, and its parameters unless all ranks have the same. The
-    consensus of the parameters and the sums over all ranks are saved once, for a job of another number of ranks.
+    Each rank saves the state of its learner and strategy, its random state, and its parameters unless all ranks have the same. The
+    consensus of the parameters and the sums over all ranks are saved once, for resuming with another number of ranks.
 
-    learner, strategy, schedule, training  of the job; `resume` restores them
+    learner, strategy, schedule, training  parts of the job; `resume` restores them
     """
 
     def __init__(self, directory: Path, learner: Learner, strategy: Strategy, schedule: Schedule, training: Frames):
@@ -64,7 +71,7 @@ class JobCheckpoints:
 
     def save(self, position: Position, best: torch.Tensor | None, equal: bool, growth: Growth | None = None,
              one_learner: OneLearner | None = None) -> None:  # fmt: skip
-        """Save the job as it is now. Every rank must call this.
+        """Save the present state of the job. Every rank must call this.
 
         best   parameters to which the schedule may return
         equal  whether all ranks have the same parameters
@@ -82,7 +89,7 @@ class JobCheckpoints:
         save_checkpoint(self.path, self.comm, shared, own, position.frames_seen)
 
     def resume(self, growth: Growth | None = None, one_learner: OneLearner | None = None) -> tuple[Position, torch.Tensor | None] | None:
-        """Restore the job from the last checkpoint; (position, best), or None without a checkpoint. Every rank must call this."""
+        """Restore the job from the last checkpoint. Returns (position, best), or None without a checkpoint. Every rank must call this."""
         found = load_checkpoint(self.path, self.comm)
         self.forget_models_after(found.first["position"]["frames_seen"] if found else 0)
         if found is None:
@@ -108,12 +115,13 @@ class JobCheckpoints:
         return position, None if best is None else best.to(self.learner.flat.master.device)
 
     def forget_models_after(self, frames_seen: int) -> None:
-        """Remove models to be combined that were kept later, in a course that the job has left."""
+        """Remove models for --combine that were kept after `frames_seen`, in a part of the training that the job discards."""
         if self.comm.rank == 0:
             forget_models_after(frames_seen, self.models)
 
     def _check_network(self, growth: Growth, frames_seen: int, shared: dict) -> None:
-        """Raise UserError unless the checkpoint has the network that this job has by then; what is estimated or drawn may differ."""
+        """Raise UserError unless the checkpoint's network is the one that this job has after `frames_seen`. Estimated and random values
+        may differ."""
         expected = growth.expected(self.learner.network, frames_seen)
         both = shared["network"], expected.describe()
         theirs, ours = ({name: value for name, value in network.items() if name != "fixed"} for network in both)
@@ -129,7 +137,8 @@ class JobCheckpoints:
         flat.refresh()
 
     def _restore_learner(self, found: Checkpoint, as_before: bool) -> None:
-        """A rank that is new takes the momentum of rank 0: ranks that take the same steps (`gradient`) have the same."""
+        """Restore the learner's state. A new rank takes the momentum of rank 0, because ranks that apply the same updates (`gradient`)
+        have equal momentum."""
         learner = self.learner
         if found.own:
             restore = learner.load_state_dict if as_before else learner.take_up
@@ -141,8 +150,8 @@ class JobCheckpoints:
             learner.velocity.copy_(found.first["learner"]["velocity"])
 
     def _place_among_others(self, found: Checkpoint) -> Position:
-        """The place in a checkpoint of another number of ranks: of its own part of the data each leaves out the share of the epoch that has
-        been trained on, in whole items, or utterances; rank 0 takes all sums."""
+        """Position of this rank after a checkpoint of another number of ranks. Each rank skips the trained share of the epoch in its own
+        part of the data, in whole items or utterances. Rank 0 takes all sums."""
         first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0
         done = first["frames_seen"] - first["epoch_began"]
         epoch = self.schedule.state.epoch + 1

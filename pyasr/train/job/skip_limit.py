@@ -1,4 +1,4 @@
-"""How many minibatches a rank may leave out because something of them is not finite."""
+"""The limit on minibatches that a rank skips because their values are not finite."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class SkipLimit:
-    """Counts in `Position.skipped` what this rank leaves out. Raises Diverged for more than `most`."""
+    """Counts the skipped minibatches of this rank in `Position.skipped`. Raises Diverged for more than `most`."""
 
     def __init__(self, learner: Learner, most: int, rank: int):
         self.learner, self.most, self.rank = learner, most, rank
 
     def report(self, position: Position) -> None:
-        """Warn of the minibatches whose gradient was not finite, since the last call. Waits for the device."""
+        """Warn of minibatches with a gradient that was not finite, since the last call. Waits for the device."""
         number, layers, last = self.learner.skips.take()
         if number:
             where = f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.rank}"
-            log.warning(f"minibatches left out: {number}; {where}")
+            log.warning(f"minibatches skipped: {number}; {where}")
             self._count(position, number, "minibatches", where)
 
     def count_parts(self, position: Position, number: int) -> None:
-        """Count so many parts of the last minibatch that the criterion has left out."""
+        """Count `number` parts of the last minibatch that the criterion has skipped."""
         if number:
             parts, reason = self.learner.criterion.left_out
             self._count(position, number, parts, f"{reason}, last at step {self.learner.num_steps} of rank {self.rank}")
@@ -35,5 +35,5 @@ class SkipLimit:
     def _count(self, position: Position, number: int, what: str, where: str) -> None:
         position.skipped += number
         if position.skipped > self.most:
-            found = f"{position.skipped} {what} were left out, more than --max-skipped {self.most}"
+            found = f"{position.skipped} {what} were skipped, more than --max-skipped {self.most}"
             raise Diverged(f"{found}: {where}; give a lower {self.learner.criterion.rate_flag}, and --force")

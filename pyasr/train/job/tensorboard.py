@@ -1,4 +1,4 @@
-r"""Event files that TensorBoard reads, written without it.
+r"""A writer of TensorBoard event files that does not need TensorBoard.
 
     with EventWriter(Path("exp/dnn/tensorboard"), first_step=0) as events:
         events.add(200_000, {"train/objective": -2.31, "learning_rate": 0.1})
@@ -14,8 +14,8 @@ whose contents are protocol buffers, of which these fields are written (TensorFl
     Summary     1: repeated Value         Value  1: string tag   2: float simple_value
     SessionLog  1: enum status (1: START)
 
-A file begins with the version "brain.Event:2", then a session log: TensorBoard drops what earlier files of the directory have at later
-steps, which is what a job that resumes from a checkpoint needs.
+A file begins with the version "brain.Event:2", then a session log. The session log makes TensorBoard drop later steps of earlier files in
+the directory, as needed when a job resumes from a checkpoint.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def crc32c(data: bytes) -> int:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The CRC as it is stored beside `data`."""
+    """Masked CRC-32C of `data`, as stored in records."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -65,7 +65,7 @@ def record(content: bytes) -> bytes:
 
 
 def _event(step: int, what: bytes) -> bytes:
-    numbered = protobuf.integer(2, step) if step else b""  # protocol buffers leave out what is 0
+    numbered = protobuf.integer(2, step) if step else b""  # protocol buffers omit fields that are 0
     return protobuf.double(1, time.time()) + numbered + what
 
 
@@ -74,17 +74,17 @@ def _value(tag: str, number: float) -> bytes:
 
 
 class EventWriter:
-    """One event file in `directory`, for scalars from `first_step` on; each call of `add` reaches the file at once."""
+    """One event file in `directory`, for scalars from `first_step` on. Each call of `add` writes to the file at once."""
 
     def __init__(self, directory: Path, first_step: int):
         directory.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"  # they are read in order of their names
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"  # read in the order of names
         self._file = (directory / name).open("wb", buffering=0)
         self._write(_event(0, protobuf.content(3, "brain.Event:2")))
         self._write(_event(first_step, protobuf.content(7, protobuf.integer(1, 1))))
 
     def add(self, step: int, scalars: dict[str, float]) -> None:
-        """Put down the scalars of one moment; a tag such as `train/objective` is a curve in the group `train`."""
+        """Write the scalars of a step; a tag such as `train/objective` is a curve in the group `train`."""
         values = b"".join(protobuf.content(1, _value(tag, number)) for tag, number in scalars.items())
         self._write(_event(step, protobuf.content(5, values)))
 

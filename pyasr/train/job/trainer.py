@@ -31,23 +31,21 @@ from pyasr.train.training_options import LoopOptions
 if TYPE_CHECKING:
     from pyasr.train.job.one_learner import OneLearner
 
-_NOTHING = None, torch.empty(0)  # instead of a minibatch
-_LOOKS = 10  # for a request to stop, between two log lines
-_COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
+_NOTHING = None, torch.empty(0)  # in place of a minibatch
+_LOOKS = 10  # checks for a stop request per log line
+_COMPARED_CHANGE = math.sqrt(0.5)  # factor on the maximum change by half a minibatch, before ranks are compared
 
 
 class Trainer:
-    """A training job on one rank.
+    """A training job on one rank. The learner's `criterion` is its objective.
 
     training, heldout  this rank's data
     directory          for checkpoints and metrics
     growth             changes of the network at given times
-    one_learner        keeps the parameters of one of the ranks, where its model is to be saved
-    position           how far the training is
+    one_learner        keeps the parameters of one rank for --save-learner
+    position           progress of the training
     best               parameters of the best model so far, for schedules that may return to it
     apart              held-out totals of the ranks' own models, before the last consensus; None: not measured
-
-    The learner's `criterion` says what is learned.
     """
 
     one_learner: OneLearner | None = None
@@ -64,7 +62,7 @@ class Trainer:
         strategy.attach(TrainerView(self))
 
     def run(self) -> None:
-        """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
+        """Train until the schedule ends. On return every rank's `learner.flat.master` is the final model."""
         check_utterances_fit(self.workload)
         if not self._resume():
             self._start()
@@ -80,7 +78,7 @@ class Trainer:
                 self._end_epoch()
 
     def _start(self) -> None:
-        """All ranks begin with the parameters of rank 0."""
+        """Start the training with the parameters of rank 0 on all ranks."""
         flat = self.learner.flat
         flat.master.copy_(self.comm.bcast(flat.master.cpu()))
         flat.refresh()
@@ -91,7 +89,7 @@ class Trainer:
         self.comm.say(f"initial model: held-out {heldout.text()}")
 
     def _epoch(self, epoch: int) -> None:
-        """One pass over the data of all ranks. A rank without data left goes on mixing until no rank has any."""
+        """One pass over the data of all ranks. A rank without data left keeps mixing until no rank has any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
         self.strategy.begin_epoch(self.training.epoch_frames(epoch) - self.position.begin, self.minibatch)
         self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
@@ -114,7 +112,7 @@ class Trainer:
                     self.strategy.go_on()
 
     def _learn(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
+        """Train on a minibatch, in halves and with smaller changes before ranks are compared. Returns its sums."""
         rate, before = self._summed_rate(), self.criterion.num_left_out
         self.learner.reach(self.position.frames_seen, self.total_frames, self.strategy.num_active / self.strategy.num_averaged)
         if self.strategy.compares:
@@ -126,7 +124,7 @@ class Trainer:
         return sums
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
-        """What a rank does after a mixing: alone, or together with all others."""
+        """Work of this rank after a mixing, either alone or together with all other ranks."""
         if self.strategy.resets_momentum:
             self._forget_velocity()
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
@@ -136,7 +134,7 @@ class Trainer:
             self._report_alone(epoch)
 
     def _meet(self, epoch: int, mixing: Mixing, before: int) -> None:
-        """What all ranks do after a mixing of all: report, change the network, save. `before`: frames seen until this mixing."""
+        """Work of all ranks after a mixing of all ranks: report, change the network, save. `before`: frames seen until this mixing."""
         saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
         if mixing.last or mixing.saves or self._passes(before, self.options.log_frames):
             saves |= self._report(epoch)
@@ -153,13 +151,13 @@ class Trainer:
             self._stop()
 
     def _end_epoch(self) -> None:
-        """Measure the held-out data; go on with this model, or return to the best one; save, and stop if that was requested."""
+        """Evaluate the held-out data, keep this model or return to the best one, save, and stop if requested."""
         rate, train = self.rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums)))
         heldout = self.evaluate()
         self.check_divergence(heldout)
         self.averaging.look(self.apart, heldout, self.comm)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
-        verdict = "" if accepted else "; worse than before, back to the best model"
+        verdict = "" if accepted else "; worse than before, returning to the best model"
         self.comm.say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
         self.reporter.epoch(self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout)
         if self.one_learner:
@@ -181,8 +179,8 @@ class Trainer:
         self.strategy.adopt(self.learner.flat.master)
 
     def _grow(self, equal: bool, ends: bool) -> None:
-        """Change the network, or keep its parameters, on all ranks alike. At the end of the training nothing is changed, because no
-        minibatch would follow."""
+        """Change the network, or keep a copy of its parameters, in the same way on all ranks. At the end of the training nothing changes,
+        because no minibatch would follow."""
         flat, frames_seen = self.learner.flat, self.position.frames_seen
         if ends:
             self.growth.check_whole(frames_seen)
@@ -192,14 +190,14 @@ class Trainer:
         if not equal:
             self.strategy.consensus(flat.master)
             flat.refresh()
-        self.skips.report(self.position)  # a grown network has other layers to count
+        self.skips.report(self.position)  # counts are per layer, and a grown network has other layers
         if self.growth.grow(self.learner, frames_seen):
             self.restart()
         else:
             self.strategy.adopt(flat.master)
 
     def _report(self, epoch: int) -> bool:
-        """Log the sums since the last log line, unless no rank has seen a frame. Returns whether to save, by rank 0's clock."""
+        """Log the sums since the last log line, unless no rank has seen a frame. Returns whether to save, according to rank 0's clock."""
         self.skips.report(self.position)
         own = self._take_sums()
         if self.comm.reduce_scalar(own[2]) > 0:
@@ -207,7 +205,7 @@ class Trainer:
         return self.comm.bcast_object(self.is_late())
 
     def _report_alone(self, epoch: int) -> None:
-        """The same of this rank alone; one rank logs it."""
+        """Log this rank's own sums, if it is the rank that speaks."""
         self.skips.report(self.position)
         own = self.totals(np.array(self._take_sums()))
         if self.strategy.speaks and own.sums[2]:
@@ -215,7 +213,7 @@ class Trainer:
             self.check_divergence(own)
 
     def _take_sums(self) -> list[float]:
-        """The sums since the last log line, which are added to those of the epoch."""
+        """The sums since the last log line; adds them to those of the epoch."""
         own = self.sums.tolist()
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
         self.sums.zero_()
@@ -229,7 +227,7 @@ class Trainer:
         return self.totals(self.comm.allreduce(sums.cpu().numpy()))
 
     def evaluate_apart(self) -> None:
-        """Measure the ranks' own parameters, each on its held-out data, before a consensus makes them equal."""
+        """Evaluate each rank's own parameters on its held-out data, before a consensus makes them equal."""
         self.learner.flat.refresh()
         self.apart = self.evaluate()
 
@@ -238,29 +236,29 @@ class Trainer:
         self.criterion.check(totals, self.learner.network, self.options.stop_at_divergence)
 
     def check_memory(self) -> None:
-        """Raise UserError where memory does not hold the largest minibatch. Every rank must call this."""
+        """Raise UserError if the largest minibatch does not fit into memory. Every rank must call this."""
         try_out(self.workload)
 
     @property
     def workload(self) -> Workload:
-        """What takes memory on this rank."""
+        """The consumers of memory on this rank."""
         return Workload(self.learner, self.training, self.minibatch, self.comm)
 
     def speed_alone(self) -> float:
-        """Frames a second of one rank by itself. Every rank must call this."""
+        """Single-rank throughput in frames per second, the baseline of the speed-up. Every rank must call this."""
         rate = self.schedule.step_rate(self.position.frames_seen, self.strategy.num_averaged)
         return frames_per_s_alone(self.learner, self.training, self.minibatch, rate, self.comm)
 
     def rate(self) -> float:
-        """The learning rate of one rank; like `frames_seen`, it changes with the mixings."""
+        """Learning rate of one rank; like `frames_seen`, it changes at mixings."""
         return self.schedule.rate(self.position.frames_seen)
 
     def _summed_rate(self) -> float:
-        """The rate of gradients that are summed over a minibatch, with as many ranks as learn now."""
+        """Learning rate for gradients summed over a minibatch, for the number of ranks that learn at present."""
         return self.schedule.step_rate(self.position.frames_seen, self.strategy.num_active)
 
     def restart(self) -> None:
-        """Ranks begin with a new network, or one that has grown."""
+        """Restart the strategy with a new or grown network."""
         self.strategy.restart(self.learner.flat.master)
         self._forget_compared()
 
@@ -268,7 +266,7 @@ class Trainer:
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
 
     def _forget_velocity(self) -> None:
-        """Set the learner's velocity to 0: its parameters have been replaced."""
+        """Set the learner's velocity to 0, because its parameters were replaced."""
         if self.learner.velocity is not None:
             self.learner.velocity.zero_()
 
@@ -281,12 +279,12 @@ class Trainer:
         return interval > 0 and self.position.frames_seen // interval > before // interval
 
     def is_late(self) -> bool:
-        """Whether a checkpoint is due by this rank's clock, or its runner has asked it to stop."""
+        """Whether a checkpoint is due by this rank's clock, or the job's runner has requested a stop."""
         interval_s = 60 * self.options.checkpoint_minutes
         return 0 < interval_s < time.monotonic() - self._saved_at or is_stop_requested()
 
     def _is_to_stop(self) -> bool:
-        """Whether the job was asked to stop, as rank 0 knows."""
+        """Whether a stop was requested, according to rank 0."""
         return self.comm.bcast_object(is_stop_requested())
 
     def _stop(self) -> None:

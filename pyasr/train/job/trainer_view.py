@@ -1,4 +1,4 @@
-"""What the strategy of a training reads of it."""
+"""The strategy's view of a training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TrainerView(TrainingView):
         return self._trainer.learner.velocity if self._trainer.strategy.options.mix_momentum else None
 
     def objective(self) -> float:
-        """Of the minibatches since ranks are compared; minus infinity where all of them were left out."""
+        """Objective over the minibatches of the comparison of ranks; minus infinity if all of them were skipped."""
         totals = self._trainer.totals(self._trainer.compared_sums.cpu().numpy())
         return totals.objective if totals.sums[2] else -math.inf
 
@@ -43,7 +43,7 @@ class TrainerView(TrainingView):
         return self._trainer.is_late()
 
     def frames_to_meeting(self) -> int:
-        """Frames until the next checkpoint within an epoch, or the next change of the network; 0: neither is to come."""
+        """Interval of checkpoints in frames, or the distance to the next change of the network if that is less; 0: neither."""
         trainer, saves = self._trainer, self._trainer.options.checkpoint_frames
         growth = trainer.growth.ahead(trainer.position.frames_seen) if trainer.growth else []
         return min([*([saves] if saves else []), *growth], default=0)

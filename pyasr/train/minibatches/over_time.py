@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OverTimeOptions:
-    """A network of layers over time, and what it learns at once."""
+    """A network of layers over time, and the chunks that it is trained on."""
 
-    network: Path | None = option(None, "file of layers (docs/networks.md) instead of --hidden-layers, --activation and so on; layers "
-                                        "splice, so --splice-left and --splice-right do not count")  # fmt: skip
-    chunk: int = option(20, "neighbouring frames that are learned at once, beside context", minimum=1)
-    carry_state: bool = option(False, "with --network: LSTM layers begin a chunk with the state after the utterance's chunk before, and "
-                                      "decode utterances as a whole")  # fmt: skip
+    network: Path | None = option(None, "file of layers (docs/networks.md), replaces --hidden-layers, --activation etc.; its layers "
+                                        "splice, so --splice-left and --splice-right are not used")  # fmt: skip
+    chunk: int = option(20, "consecutive frames in a training chunk, without context", minimum=1)
+    carry_state: bool = option(False, "start LSTM layers in each chunk with the state after the utterance's previous chunk, and "
+                                      "decode whole utterances")  # fmt: skip
 
     def packing(self, input: InputOptions, dim: int) -> Packing:
-        """What stores make of utterances of `dim` columns: chunks for the network, spliced frames, as `input` says, without one."""
+        """How stores pack utterances of `dim` columns: chunks for `network`; without one, frames spliced as `input` says."""
         import torch
 
         from pyasr.nn.networks.layered import LayeredNetwork, read_network
@@ -39,7 +39,8 @@ class OverTimeOptions:
         with torch.device("meta"):
             network = LayeredNetwork(read_network(self.network), dim, 1)
         if self.chunk % network.subsampling:
-            raise UserError(f"--chunk {self.chunk}: the network answers on every {network.subsampling}. frame; give a multiple of that")
+            found = f"the network has one output per {network.subsampling} frames"
+            raise UserError(f"--chunk {self.chunk}: {found}; give a multiple of {network.subsampling}")
         if self.carry_state:
             _check_goes_on(network, self.network)
         return Packing(network.left, network.right, self.chunk, network.subsampling, self.carry_state)
@@ -54,19 +55,20 @@ def _check_goes_on(network: LayeredNetwork, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Phases:
-    """Minibatches take turns at how many frames earlier or later than usual they see the features, so that an output learns all of those it
-    may belong to. Inputs have `before` and `after` frames more than the network asks for."""
+    """Time shifts of a subsampling network's input. Successive minibatches see the features shifted by different numbers of frames, so
+    that each output is trained on all the frames that it stands for. Inputs have `before` and `after` frames more than the network needs.
+    """
 
     before: int = 0
     after: int = 0
 
     @classmethod
     def of(cls, factor: int) -> Phases:
-        """For outputs that belong to one of so many frames."""
+        """The shifts for a network with one output per `factor` frames."""
         return cls(factor // 2, (factor - 1) // 2)
 
     def cut(self, x: torch.Tensor, turn: int | None = None) -> torch.Tensor:
-        """Inputs (N, before + T + after, dim) as the minibatch of a number sees them, (N, T, dim); None: as usual."""
+        """Inputs (N, T, dim) of minibatch number `turn`, cut from (N, before + T + after, dim); None: without a shift."""
         room = self.before + self.after
         begin = self.before if turn is None else turn % (room + 1)
         return x[:, begin : x.shape[1] - room + begin]
@@ -74,16 +76,16 @@ class Phases:
 
 @dataclass(frozen=True)
 class ChunkOptions(OverTimeOptions):
-    """A network of layers over time, and what it learns at once; where it leaves out frames, it sees all of them in turn."""
+    """A network of layers over time, and the chunks that it is trained on, with time shifts for a subsampling network."""
 
-    shift_frames: bool = option(True, "minibatches take turns at which of the frames that the network leaves out it answers on")
+    shift_frames: bool = option(True, "shift the input of successive minibatches, so that a subsampling network is trained on all frames")
 
     def phases(self, factor: int) -> Phases:
-        """By which minibatches differ, for a network that answers on one of `factor` frames."""
+        """Shifts of the minibatches for a network with one output per `factor` frames."""
         return Phases.of(factor) if self.shift_frames else Phases()
 
     def packing(self, input: InputOptions, dim: int) -> Packing:
-        """As for other trainings, with the frames that minibatches may see earlier or later."""
+        """See `OverTimeOptions.packing`; with additional context for the shifts."""
         packing = super().packing(input, dim)
         room = self.phases(packing.subsampling)
         return replace(packing, left=packing.left + room.before, right=packing.right + room.after)

@@ -1,13 +1,13 @@
-"""Minibatches whose rows are streams: the chunks of an utterance follow each other in one row, so that a recurrent network can go on in
-every row where it was.
+"""Minibatches whose rows are streams: successive chunks of an utterance have the same row in successive minibatches, so that a recurrent
+network continues each row from its last state.
 
     minibatch   1   2   3   4   5   6
     row 0       a1  a2  a3  e1  e2  e3
     row 1       b1  d1  d2  d3
     row 2       c1  c2  c3  f1
 
-Utterances are dealt in the order of the epoch, each to the row that is free first, so rows differ by no more than the longest utterance.
-Rows are numbered by length: those that a minibatch has are the first ones of the minibatch before.
+Utterances are assigned in the order of the epoch, each to the row that is free first, so the lengths of rows differ by at most the longest
+utterance. Rows are sorted by length: the rows of a minibatch are the first rows of the minibatch before it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import torch
 
 @dataclass
 class Rows:
-    """Inputs of neighbouring rows.
+    """Inputs of consecutive rows.
 
     x       (N, left + c + right, dim), a chunk of each row with its context
-    begins  bool (N,): where an utterance begins
-    first   number of the first of these rows
+    begins  bool (N,): whether the chunk is the first of an utterance
+    first   index of the first of these rows
     """
 
     x: torch.Tensor
@@ -33,7 +33,7 @@ class Rows:
     first: int = 0
 
     def chunk(self, number: int) -> list[Rows]:
-        """Parts, as of a tensor of inputs."""
+        """Split into parts, like `torch.Tensor.chunk`."""
         parts, first = [], self.first
         for x, begins in zip(self.x.chunk(number), self.begins.chunk(number)):
             parts.append(Rows(x, begins, first))
@@ -42,11 +42,11 @@ class Rows:
 
 
 def deal(num_chunks: np.ndarray, order: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """(chunks in the order in which they are learned, counted over all utterances, int64; how many of them each minibatch has).
+    """(indices of chunks over all utterances in training order, int64; number of chunks of each minibatch).
 
-    num_chunks  of each utterance
-    order       in which utterances are dealt; those that are not in it are left out
-    num_rows    at most
+    num_chunks  chunks of each utterance
+    order       utterances in the order of their assignment; others are skipped
+    num_rows    maximum number of rows
     """
     begins, rows, dealt = np.zeros((3, len(num_chunks)), np.int64)
     dealt[order], free = 1, [(0, row) for row in range(num_rows)]

@@ -1,4 +1,4 @@
-"""Whole utterances as minibatches, for criteria of sequences: what these have in common."""
+"""Common base of minibatches of whole utterances, for sequence criteria."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyasr.train.targets.pdf_targets import Targets
 
 
 class Utterances(ABC):
-    """Utterances `keys` of one rank, read whenever they are trained on.
+    """Utterances `keys` of one rank. Their features are read from disk for each use.
 
-    targets  what each of them should be
-    lengths  frames of each, int64
-    compute  its `minibatch`: utterances are put together as long as they have no more frames; a longer one is a minibatch by itself
-    draw     (k, n): how many of them are drawn in an epoch, see `num_drawn`; `num_frames` is what they have on average
+    targets  targets of the utterances
+    lengths  frames of each utterance, int64
+    compute  `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch of its own
+    draw     (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean number of frames
     """
 
     item_frames = 1
@@ -39,25 +39,25 @@ class Utterances(ABC):
 
     @property
     def longest(self) -> int:
-        """Frames of the longest."""
+        """Frames of the longest utterance."""
         return int(self.lengths.max(initial=0))
 
     def describe(self) -> str:
-        """For the log."""
-        drawn = "" if self.draw == ALL else f", of which it draws {self.num_drawn}"
-        return f"in {len(self.keys)} utterances, read anew in each epoch{drawn}"
+        """Location of the frames, for the log."""
+        drawn = "" if self.draw == ALL else f", {self.num_drawn} of them drawn"
+        return f"in {len(self.keys)} utterances, read from disk in each epoch{drawn}"
 
     def border(self, epoch: int, begin: int) -> int:
-        """Where a minibatch of an epoch may begin, at least `begin` frames after the first, or where the epoch ends."""
+        """The first border of a minibatch at least `begin` frames after the beginning of an epoch, or the end of the epoch."""
         ends = np.append(0, self._epoch(epoch)[1])
         return int(ends[min(np.searchsorted(ends, begin), len(ends) - 1)])
 
     def largest(self, _minibatch: int) -> tuple | None:
-        """The minibatch of the most frames, when the longest utterances come first; None without utterances."""
+        """The minibatch with the most frames, with the longest utterances first; None without utterances."""
         return self.minibatch_of(max(self._longest_first(), key=self._num_frames)) if len(self.keys) else None
 
     def advice(self, _minibatch: int) -> str:
-        """What to lower if memory is too small for a minibatch; features are read as they are needed."""
+        """What to lower if memory is too small for a minibatch. Features take no lasting memory."""
         longest = f" (the longest is {self.keys[self.lengths.argmax()]}, {self.lengths.max()} frames)" if len(self.keys) else ""
         return f"lower --minibatch (now {self.minibatch}), cut long utterances{longest}, or run fewer ranks on a host"
 
@@ -67,30 +67,29 @@ class Utterances(ABC):
 
     @abstractmethod
     def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, object]:
-        """(inputs, what they should be) of utterances `members`, indices into `keys`."""
+        """(inputs, targets) of the utterances `members` (indices into `keys`)."""
 
     @abstractmethod
     def _num_frames(self, members: np.ndarray) -> int:
-        """Of a minibatch of these utterances."""
+        """Frames of a minibatch of these utterances."""
 
     @abstractmethod
     def _epoch(self, epoch: int) -> tuple[object, np.ndarray]:
-        """(what comes in an epoch, piece by piece, at the beginning of any of which a training may go on; the frames up to the end of
-        each)"""
+        """(pieces of an epoch, at whose beginnings a training can resume; frames up to the end of each piece)."""
 
     def _random(self, epoch: int) -> np.random.Generator:
         return generator(self.seed, "utterances", epoch, self.rank)
 
     def _drawn(self, random: np.random.Generator) -> np.ndarray:
-        """The utterances of an epoch, whose random numbers are these, in random order."""
+        """The utterances of an epoch in random order; `random` is the epoch's generator."""
         return random.permutation(len(self.keys))[: self.num_drawn]
 
     def _longest_first(self) -> list[np.ndarray]:
-        """Minibatches of all utterances."""
+        """Minibatches of all utterances, longest first."""
         return self._cut(np.argsort(-self.lengths, kind="stable"))
 
     def _cut(self, order: np.ndarray) -> list[np.ndarray]:
-        """Neighbours together, as many as have no more than `minibatch` frames, one at least."""
+        """Groups of successive utterances with at most `minibatch` frames each, at least one utterance."""
         groups, begin = [], 0
         for end in range(1, len(order) + 1):
             if end == len(order) or self._num_frames(order[begin : end + 1]) > self.minibatch:

@@ -1,4 +1,4 @@
-"""Sequence-discriminative training of a network on lattices, on MPI ranks: from alignments and lattices to the model file."""
+"""Sequence-discriminative training of a network on lattices, on MPI ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyasr.train.targets.rank_reader import rank_reader
 
 
 def train_rank(spec: SmbrSpec, comm: Comm) -> None:
-    """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the priors of the network before."""
+    """Train on this rank's utterances, together with all other ranks. Rank 0 writes final.nnet, with the priors of the initial network."""
     model, strategy = load_scorer(spec.dnn_dir), make_strategy(comm, spec.training.mixing)
     training, heldout = with_lattices(spec, model, strategy)
     learner = make_learner(spec, model, comm, strategy.sum_gradients(of_any_size=True))
@@ -45,7 +45,7 @@ def with_lattices(spec: SmbrSpec, model: AcousticModel, strategy: Strategy) -> t
 
 
 def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum: GradientSum | None) -> Learner:
-    """The network with what it is to learn; dropout differs by rank."""
+    """The learner of the network with its criterion. Dropout differs by rank."""
     options, silence = spec.training, LangDir(spec.lang).silence_phones
     classes = TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence)
     objective = LatticeObjective(options.criterion, classes, model.log_priors, model.factor)

@@ -1,4 +1,4 @@
-"""The random numbers of networks: those of initial parameters are the same on all ranks, those of dropout are each rank's own."""
+"""Random numbers of networks: initial parameters are the same on all ranks, dropout differs by rank."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pyasr.base.cli.seeds import generator
 
 
 def initial_random(seed: int) -> torch.Generator:
-    """Of initial parameters."""
+    """Generator of the initial parameters, the same on all ranks."""
     return torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31)))
 
 
 def dropout_seed(seed: int, rank: int) -> int:
-    """Of torch's random numbers on a rank."""
+    """Seed of PyTorch's global random numbers on a rank."""
     return int(generator(seed, "dropout", rank).integers(1 << 31))
 
 
 def seed_dropout(seed: int, rank: int) -> None:
-    """Begin torch's random numbers of a rank."""
+    """Seed PyTorch's global random numbers of a rank."""
     torch.manual_seed(dropout_seed(seed, rank))

@@ -1,19 +1,19 @@
-r"""One rank's restricted Boltzmann machine, a step of contrastive divergence at a time, and its momentum.
+r"""Training of one rank's restricted Boltzmann machine (RBM) by contrastive divergence with momentum.
 
-With d the gradient (5) of `pyasr.nn.networks.rbm` over a minibatch, the rate a of sums over frames (l / N for Kaldi's learning rate l), and
-momentum m:
+With the gradient d (5) of `pyasr.nn.networks.rbm` over a minibatch, the learning rate a for sums over frames (l / N for Kaldi's
+learning rate l), and the momentum m:
 
     v <- m v + a d,   theta <- theta + v
 
-The scheduled momentum rises with the frames seen over all ranks, from 0.5 to 0.9 in 40 steps of 500,000 frames (some 55 hours), and
-the rate is that of the options times (1 - scheduled momentum), which keeps the length of a long way the same. Kaldi's program
-applies the greatest momentum, 0.9, from the beginning, and takes the scheduled one for the rate alone. Its constants were tuned with
-this, so it is the default here (`with_bug`, Kaldi's own name); without it the scheduled momentum is the one applied.
+The scheduled momentum rises with the frames seen over all ranks, from 0.5 to 0.9 in 40 steps of 500,000 frames (about 55 hours). The
+learning rate is that of the options times (1 - scheduled momentum), so that the total step for a constant gradient stays the same. Kaldi's
+program applies the final momentum, 0.9, from the beginning and uses the scheduled momentum only for the rate. Kaldi's constants were tuned
+with this behaviour, so it is the default here (`with_bug`, Kaldi's own name). Without it, the scheduled momentum is applied.
 
-Where the reconstruction of a Gaussian machine explodes, W and b are shrunk, the minibatch is passed over, v is set to 0 and the rate is
-multiplied by 0.9 from then on. Kaldi's program has full minibatches only; here the last of an epoch is shorter, and those of a first mixing
-that compares ranks are halves, so that one of less than half the size is not asked. A minibatch whose reconstruction is not finite is
-passed over too, v set to 0, and counted.
+If the reconstruction of a Gaussian RBM explodes, W and b are shrunk, the minibatch is skipped, v is set to 0, and the rate is multiplied by
+0.9 from then on. Kaldi's program has full minibatches only. Here the last minibatch of an epoch is shorter, and during a first mixing that
+compares ranks minibatches are halved, so minibatches of less than half the size are not tested for an explosion. A minibatch whose
+reconstruction is not finite is also skipped, with v set to 0, and counted.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ class MomentumSchedule(Schedule):
         self.momentum = momentum
 
     def rate(self, frames_seen: int) -> float:
-        """The applied rate, less by the factor (1 - scheduled momentum)."""
+        """Learning rate of the options times (1 - scheduled momentum)."""
         return self.options.learning_rate * (1 - self.momentum.scheduled(frames_seen))
 
 
 class ReconstructionTotals(Totals):
-    """Sums over frames: squared error for a visible unit, explosions, frames."""
+    """Sums over frames: squared error per visible unit, explosions, frames."""
 
     @property
     def objective(self) -> float:
-        """The negative mean squared error, so that more is better; 1 is the variance of a Gaussian unit."""
+        """The negative mean squared error, so that higher is better. The variance of a Gaussian unit is 1."""
         return float(-self.sums[0] / max(self.sums[2], 1.0))
 
     def text(self) -> str:
-        """For log lines."""
+        """Text for log lines."""
         if not self.sums[2]:
             return "no frames"
         exploded = f"  {self.sums[1]:.0f} explosions" if self.sums[1] else ""
         return f"reconstruction error {-self.objective:.4f}{exploded}"
 
     def metrics(self) -> dict[str, float]:
-        """For metrics.jsonl."""
+        """Values for metrics.jsonl."""
         if not self.sums[2]:
             return {}
         return {"reconstruction_error": round(-self.objective, 6), "explosions": int(self.sums[1])}
 
 
 class Reconstruction(Criterion):
-    """The reconstruction error of a machine, which `RbmLearner` reports. Its step is contrastive divergence, not the gradient of a loss."""
+    """The reconstruction error that `RbmLearner` reports. Its step is contrastive divergence, not the gradient of a loss."""
 
     totals = ReconstructionTotals
 
@@ -77,24 +77,25 @@ class Reconstruction(Criterion):
         self.rate_flag = rate_flag
 
     def check(self, totals: Totals, network: Rbm, is_strict: bool) -> None:
-        """An error of a thousand times the variance of the data is not that of initial weights, which explosions soon shrink."""
+        """Raise Diverged for an error above 1000 times the variance of the data. Initial weights do not cause such an error, because
+        explosions shrink them."""
         if not totals.objective > -_GREATEST_ERROR:
             found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
             raise Diverged(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
 
 
 class RbmLearner:
-    """A machine whose parameters lie flat, trained on what `below` makes of the input.
+    """An RBM with flat parameters, trained on the outputs of `below`, the layers below it.
 
-    generator  of the samples, on the machine's device; each rank has its own
-    name       of the machine, for what is told of it
-    momentum   m of the equations above; `reach` sets it by `course`
-    course     of the momentum; None: it stays
-    products   the name of their type
+    generator  random numbers of the samples, on the RBM's device; each rank has its own
+    name       name of the RBM in messages
+    momentum   m of the equations above; `reach` sets it from `course`
+    course     schedule of the momentum; None: constant
+    products   type of the matrix products
     """
 
-    gradient_sum = None  # ranks mix parameters alone
-    not_captured = "units are drawn"  # why steps on a GPU are not CUDA graphs
+    gradient_sum = None  # ranks mix parameters only
+    not_captured = "units are drawn"  # reason why steps on a GPU are not CUDA graphs
 
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine",
                  course: MomentumOptions | None = None):  # fmt: skip
@@ -111,10 +112,10 @@ class RbmLearner:
 
     @torch.no_grad()
     def step(self, x: torch.Tensor, _targets, rate: float, _change_scale: float = 1.0) -> torch.Tensor:
-        """Update the master parameters from one minibatch. Returns float64 (squared error, explosions, frames), summed, on the device;
-        zeros where the error is not finite.
+        """Update the master parameters from one minibatch. Returns the sums (squared error, explosions, frames), float64, on the device;
+        zeros if the error is not finite.
 
-        `rate` is the one applied, for summed gradients.
+        rate  applied learning rate, for gradients summed over frames
         """
         self.num_steps += 1
         of = self.rbm.reconstruct(self.below(x), self.generator)
@@ -127,20 +128,20 @@ class RbmLearner:
 
     @torch.no_grad()
     def try_out(self, x: torch.Tensor, _targets) -> None:
-        """As of all learners."""
+        """Compute the gradient of a minibatch and discard it, see `Learner.try_out`."""
         descend(self.rbm, self.rbm.reconstruct(self.below(x), self.generator), self.l2)
 
     def settle(self) -> int:
-        """As of all learners: every minibatch takes the same work."""
+        """See `Learner.settle`; 1, because every minibatch takes the same work."""
         return 1
 
     def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
-        """As of all learners: the momentum after so many frames."""
+        """Set the momentum for `frames_seen` frames, see `Learner.reach`."""
         if self.course:
             self.momentum = self.course.applied(frames_seen)
 
     def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:
-        """The equations above; all of it without asking the device what has happened."""
+        """Apply the equations above, without waiting for the device."""
         if self._gradient is not self.flat.grad:
             self._gradient.copy_(self.flat.grad)
         clear_unless(finite, self._gradient, self.velocity)
@@ -155,17 +156,17 @@ class RbmLearner:
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, _targets) -> torch.Tensor:
-        """(squared error, 0, frames) of a minibatch without learning, always with the same samples."""
+        """(squared error, 0, frames) of a minibatch, without an update and always with the same samples."""
         error = squared_error(self.rbm.reconstruct(self.below(x), torch.Generator(self.generator.device)))
         return _sums(error, torch.zeros_like(error), len(x))
 
     def state_dict(self) -> dict:
-        """All that belongs to this rank beyond the master parameters."""
+        """State of this rank in addition to the master parameters."""
         return {"velocity": self.velocity, "rate_scale": self.rate_scale, "skips": self.skips.counts, "num_steps": self.num_steps,
                 "generator": self.generator.get_state()}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self.velocity.copy_(state["velocity"])
         self.rate_scale.copy_(state["rate_scale"])
         self.skips.counts.copy_(state["skips"])
@@ -174,7 +175,7 @@ class RbmLearner:
             self.generator.set_state(state["generator"])
 
     def take_up(self, state: dict) -> None:
-        """Go on from what `state_dict` gave in a job of another number of ranks."""
+        """Restore the state that `state_dict` returned in a job with another number of ranks."""
         self.load_state_dict(state)
 
 

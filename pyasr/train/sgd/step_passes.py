@@ -1,4 +1,4 @@
-"""The device's part of a captured step (`captured_step`): of a plain feed-forward network, and of any other network by autograd."""
+"""The device work of a captured step (`captured_step`): for a plain feed-forward network, and with autograd for any other network."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class PlainPasses:
-    """`pyasr.nn.networks.feed_forward_pass`, and the update without momentum, l2 and limits.
+    """A step with `pyasr.nn.networks.feed_forward_pass`, whose update has no momentum, l2 or limits.
 
-    groups  sides whose natural gradient is computed together
-    counts  what `Learner.step` returns, of the last step
+    groups  sides of layers whose natural gradient is computed together
+    counts  result of the last step, as `Learner.step` returns it
     """
 
     def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
@@ -45,18 +45,18 @@ class PlainPasses:
 
     @staticmethod
     def takes(learner: Learner) -> bool:
-        """Whether this class serves a learner."""
+        """Whether this class supports a learner."""
         options, natural = learner.options, learner.options.natural_gradient
         limits = options.max_change or natural.max_change_per_sample or natural.max_gradient_per_sample or learner.limits is not None
         return is_plain(learner.network) and learner.velocity is None and not limits
 
     def places(self, x: Tensor, targets: Tensor) -> FeedForwardPass:
-        """The memory for minibatches of this shape."""
+        """Buffers for minibatches of this shape."""
         flat = self.learner.flat
         return FeedForwardPass(self.learner.network, len(x), flat.padded(flat.work), flat.padded(flat.grad), self._groups)
 
     def work(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
-        """The step."""
+        """Run the step."""
         passes.gradients(self._verdict, self.rate, self.number, looks)
         flat = self.learner.flat
         for component, factor in zip(self.learner.components, self._verdict.factors):
@@ -65,14 +65,14 @@ class PlainPasses:
 
 
 class Places:
-    """The memory that holds inputs and targets of a minibatch."""
+    """Buffers for inputs and targets of a minibatch."""
 
     def __init__(self, x: Tensor, targets: Tensor):
         self.x, self.targets = torch.empty_like(x), torch.empty_like(targets)
 
 
 class LayersPasses:
-    """The learner's own step; each side of a layer has a natural gradient of its own."""
+    """The learner's own step. Each side of a layer has its own natural gradient."""
 
     def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
         self.learner, self.rate, self.number = learner, rate, number
@@ -85,11 +85,11 @@ class LayersPasses:
         return side.lagged
 
     def places(self, x: Tensor, targets: Tensor) -> Places:
-        """The memory for minibatches of this shape."""
+        """Buffers for minibatches of this shape."""
         return Places(x, targets)
 
     def work(self, places: Places, looks: bool, change_scale: float) -> None:
-        """The step."""
+        """Run the step."""
         for group in self.groups:
             group.looks = looks
             if looks:

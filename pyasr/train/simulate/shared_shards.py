@@ -1,4 +1,4 @@
-"""Shards of learners that share a process: what several of them learn from is read once, and lies in memory once.
+"""Shards of learners that share a process: data that several learners use are read once and kept in memory once.
 
     shards = SharedShards()
     one, other = (open_corpus(..., make_shard=shards) for rank in (0, 1))
@@ -17,7 +17,7 @@ from pyasr.train.targets.pdf_targets import Targets
 
 
 class SharedShard(Shard):
-    """A shard that is kept in memory as a whole, in one store, which nobody changes. Its features are the same in all epochs."""
+    """A shard in memory, in one immutable store. Its features are the same in all epochs."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -27,7 +27,7 @@ class SharedShard(Shard):
         self._keeps = False
 
     def features(self, key: str) -> np.ndarray:
-        """As of `Shard`; what is read for the statistics is kept until it comes into the store."""
+        """See `Shard.features`. Features read for the statistics are cached until the store is built."""
         features = self._kept.pop(key, None)
         if features is None:
             features = super().features(key)
@@ -36,7 +36,7 @@ class SharedShard(Shard):
         return features
 
     def statistics(self) -> np.ndarray:
-        """As of `Shard`; a copy of what is computed once."""
+        """See `Shard.statistics`. Computed once; returns a copy."""
         if self._statistics is None:
             self._keeps = True
             self._statistics = super().statistics()
@@ -44,16 +44,16 @@ class SharedShard(Shard):
         return self._statistics.copy()
 
     def store(self, members: np.ndarray, epoch: int, pinned: bool = False) -> FrameStore:
-        """As of `Shard`, of all utterances; the same for all who ask. Raises ValueError where only some are wanted."""
+        """See `Shard.store`. Always returns the same store of all utterances. Raises ValueError if only some are requested."""
         if len(members) != len(self.keys):
-            raise ValueError(f"a store of {len(members)} of {len(self.keys)} utterances, and the shard is shared as a whole")
+            raise ValueError(f"a store of {len(members)} of {len(self.keys)} utterances: a shared shard has one store of all")
         if self._store is None:
             self._store = super().store(members, epoch, pinned)
         return self._store
 
 
 class SharedShards:
-    """Makes shards, called as `Shard` is: the same one for all learners who give the same utterances of the same data."""
+    """Creates shards, with the arguments of `Shard`. Learners with the same utterances get the same shard."""
 
     def __init__(self):
         self._shards: dict[tuple[str, ...], SharedShard] = {}

@@ -1,16 +1,16 @@
-"""Real training on learners in simulated time: what a scheme does to a model, and what it would take, with any number of learners.
+"""Real training with virtual learners in simulated time: the effect of a scheme on a model and its duration, for any number of learners.
 
     result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
 
 Every learner is a rank of `pyasr.parallel.simulation.simulator` with its own network and shard, and runs the loop, the strategy
-and the schedule of `pyasr.train.objectives.dnn_training:train_rank`; one learner gives the same bits as training alone. A
-minibatch takes a virtual time drawn from `ComputeTime`, one of fewer frames accordingly less; measuring held-out frames takes
-none. A small network stands for a large one: its messages take as long as those of a model of `model_mb`. The defaults are what
-the times published with Su, Chen and Xu (arXiv:1507.01239) come to: 300 h in 254.5 minutes on one K20 with minibatches of 1024,
-and 160 MB at about 690 MB/s.
+and the schedule of `pyasr.train.objectives.dnn_training:train_rank`. The model of one learner is bit-identical to that of ordinary
+training on one rank. A minibatch takes a random virtual time from `ComputeTime`, proportionally less for fewer frames; evaluating
+held-out frames takes none. A small network can stand for a large one: its messages take as long as those of a model of `model_mb`.
+The defaults follow from the times published with Su, Chen and Xu (arXiv:1507.01239): 300 h in 254.5 minutes on one K20 with
+minibatches of 1024, and 160 MB at about 690 MB/s.
 
-Learners share a process, where one runs at a time: each has torch's random numbers for itself while it learns. They share the
-frames that several learn from (`pyasr.train.simulate.shared_shards`). Nothing is saved on the way.
+The learners share a process, in which one runs at a time. Each has its own state of PyTorch's random numbers. Frames that several learners
+use are shared (`pyasr.train.simulate.shared_shards`). There are no checkpoints.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MB = 1_000_000
 
 
 class OwnRandom:
-    """Torch's global random numbers as they would be in a process of one's own."""
+    """A learner's own state of PyTorch's global random numbers, as in a process of its own."""
 
     def __init__(self, seed: int, device: torch.device):
         self.device = device
@@ -63,7 +63,7 @@ class OwnRandom:
 
     @contextlib.contextmanager
     def in_use(self):
-        """Draw from these numbers in a block in which no other learner runs."""
+        """Use this state in the block, in which no other learner may run."""
         before = random_state(self.device)
         set_random_state(self.state, self.device)
         yield
@@ -73,13 +73,13 @@ class OwnRandom:
 
 @dataclass
 class Course:
-    """How a learner's training went.
+    """Record of a learner's training.
 
     history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
-    apart      the same of the learners' own models before the last mixing of each epoch, each on its part of the held-out frames
-    learner    (held-out objective, accuracy) of the model of one learner, where it is saved
-    end        the one of `history` that is of the present model: a schedule may go back to an earlier one
-    seconds    in which it computed, waited for others, and mixed
+    apart      the same for the learners' own models before the last mixing of each epoch, each on its part of the held-out frames
+    learner    (held-out objective, accuracy) of the model of one learner, with --save-learner
+    end        entry of `history` of the present model; a schedule may return to an earlier one
+    seconds    seconds of computation, waiting and mixing
     sizes      frames of an epoch over all learners, parameters of the network
     """
 
@@ -92,10 +92,10 @@ class Course:
 
 
 class VirtualTrainer(Trainer):
-    """A job in virtual time.
+    """A training job in virtual time.
 
-    time     how long minibatches take; the stream that it is drawn from depends on `seed` and rank alone
-    course   is filled while the job runs, so that there is something to tell where it diverges
+    time     distribution of the time of a minibatch; the random stream depends only on `seed` and the rank
+    course   filled while the job runs, so that it is available if the job diverges
     """
 
     def __init__(self, time: ComputeTime, seed: int, course: Course, *arguments):
@@ -103,19 +103,19 @@ class VirtualTrainer(Trainer):
         self.compute_time, self.course, self._computed = time, course, 0.0
         self._stream = generator(seed, "computing time", self.comm.rank)
         random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
-        self.learner.loss = random.in_use()(self.learner.loss)  # which no other learner interrupts, as it may a step that adds gradients
+        self.learner.loss = random.in_use()(self.learner.loss)  # a step may be interrupted by other learners, the loss is not
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
 
     def run(self) -> None:
-        """As `Trainer.run`, from virtual time 0."""
+        """See `Trainer.run`; starts at virtual time 0."""
         self._begin = self.comm.time()
         super().run()
 
     def check_memory(self) -> None:
-        """Learners are many, and compute one after the other."""
+        """No check: the learners compute one after the other."""
 
     def speed_alone(self) -> float:
-        """By the mean of its computing times."""
+        """Single-learner throughput, from the mean time of a minibatch."""
         return self.minibatch / self.compute_time.mean_s if self.compute_time.mean_s else 0.0
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
@@ -126,7 +126,7 @@ class VirtualTrainer(Trainer):
         return sums
 
     def evaluate(self) -> Totals:
-        """As `Trainer.evaluate`; puts it down while the job runs."""
+        """See `Trainer.evaluate`; adds the result to `course.history` unless the schedule has ended."""
         now, totals = self.comm.time() - self._begin, super().evaluate()
         if not self.schedule.finished:
             self.course.history.append((now, totals.objective, totals.accuracy))
@@ -134,29 +134,29 @@ class VirtualTrainer(Trainer):
         return totals
 
     def evaluate_apart(self) -> None:
-        """As `Trainer.evaluate_apart`: learners wait for each other, and what they measure takes no time."""
+        """See `Trainer.evaluate_apart`; learners wait for each other, and the evaluation takes no virtual time."""
         self.strategy.waiting(self.comm.barrier)
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
 
     def tell_of_one_learner(self, heldout: Totals) -> None:
-        """As of all trainings; puts it down."""
+        """See `Trainer.tell_of_one_learner`; also records the result."""
         super().tell_of_one_learner(heldout)
         self.course.learner = heldout.objective, heldout.accuracy
 
     def _copy_if_needed(self) -> torch.Tensor | None:
-        """As of all trainings; called whenever there is a model to go on with, which has just been measured."""
+        """See `Trainer._copy_if_needed`; records the result of the present model, which has just been evaluated."""
         self.course.end = self.course.history[-1]
         return super()._copy_if_needed()
 
     def _save(self, equal: bool) -> None:
-        """A simulation begins anew when it was interrupted."""
+        """No checkpoint: an interrupted simulation starts again."""
 
     def _resume(self) -> bool:
         return False
 
     def check_divergence(self, totals: Totals) -> None:
-        """A simulation goes on while its objective is a number: what became of it is judged at the end."""
+        """Raise Diverged only if the objective is not finite; the final model is judged by `verdict`."""
         if not math.isfinite(totals.objective):
             raise Diverged(f"the simulation has diverged: the objective is {totals.objective}")
 
@@ -164,16 +164,16 @@ class VirtualTrainer(Trainer):
         return False
 
     def _is_to_stop(self) -> bool:
-        """Nobody asks: it would take virtual time."""
+        """False, without a broadcast, which would take virtual time."""
         return False
 
 
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
-    """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.
+    """Train like `train_rank`, with virtual learners. Writes OUT/final.nnet and, in virtual time, OUT/metrics.jsonl.
 
-    Returns what SIMULATION_FILE holds: options, sizes, `history`, `apart` and `learner`, the learners' mean `seconds` by activity, the mean
-    time of an epoch as `epoch_s`, under `diverged` a sentence where it ended because numbers were not finite, else None, and the `verdict`
-    on the model with what `guessing` comes to, None where nothing is held out.
+    Returns the content of SIMULATION_FILE: options, sizes, `history`, `apart`, `learner`, the learners' mean `seconds` by activity, the
+    mean duration of an epoch `epoch_s`, `diverged` (a message if values were not finite, else None), the losses of `guessing` and the
+    `verdict` on the model (None if nothing is held out).
     """
     _check_room(spec, options.num_learners)
     courses = [Course() for _ in range(options.num_learners)]
@@ -193,7 +193,7 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
 
 
 def _judged(end: tuple[float, float, float] | None, has_diverged: bool, targets: Targets) -> dict:
-    """The verdict on a model of this held-out objective, and by what it is."""
+    """Verdict on a model with the held-out result `end`, and the losses of guessing."""
     than = guessing(targets)
     if than is None:
         return {"guessing": None, "verdict": NOT_A_NUMBER if has_diverged else None}
@@ -201,12 +201,12 @@ def _judged(end: tuple[float, float, float] | None, has_diverged: bool, targets:
 
 
 def shards_for(training: DnnTraining) -> Callable[..., Shard]:
-    """What makes the learners' shards: shared ones, unless frames may have to be streamed, which each learner does in its own order."""
+    """Class of the learners' shards: shared, unless frames may be streamed, which each learner does in its own order."""
     return Shard if training.store.max_store_mb or training.perturb.vtlp else SharedShards()
 
 
 def _result(courses: list[Course]) -> dict:
-    """What all learners' courses come to; the history is that of the first, which all share."""
+    """Summary of all learners' courses. The history is that of the first learner, which is the same for all."""
     history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
     computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
     first = courses[0]
@@ -217,7 +217,7 @@ def _result(courses: list[Course]) -> dict:
 
 
 def _check_room(spec: TrainSpec, num_learners: int) -> None:
-    """Raise UserError where memory does not hold the frames of all learners: shared ones cannot be streamed."""
+    """Raise UserError if the frames of all learners do not fit into memory; shared frames cannot be streamed."""
     store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
     code, packing = make_code(store.store_type, spec.training.learner.torch_dtype()), spec.training.over_time.packing(spec.input, dim)
     sizes = packing.num_bytes(np.diff(targets.offsets), dim, code)
@@ -232,7 +232,7 @@ def _feature_dim(spec: TrainSpec) -> int:
 
 
 def message_bytes(spec: TrainSpec) -> int:
-    """Bytes of the parameters of the network that is to be trained, in float32."""
+    """Bytes of the network's parameters, in float32."""
     dim = _feature_dim(spec)
     input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
     network = make_network(spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator())

@@ -1,4 +1,4 @@
-"""CTC training: its options, and what the ranks find in their directory."""
+"""CTC training: options, and preparation of the directory for the ranks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pyasr.train.steps.training_step import TrainingStep
 from pyasr.train.targets.pdf_targets import HeldoutOptions, trained_tables
 from pyasr.train.training_options import LearnerOptions, LoopOptions
 
-_LAYERS_SPLICE = never("the layers of the network splice")
+_LAYERS_SPLICE = never("the layers of NETWORK splice their input")
 
 
 @dataclass(frozen=True)
 class CtcTraining:
-    """All options of the training itself; --minibatch counts frames, those that are repeated too. The learning rate is for the mean over
-    units, of which a minibatch has as many as is usual in these data."""
+    """All options of the training itself. --minibatch counts frames, padding included. The learning rate is for the mean over units, with
+    the mean number of units per minibatch of these data."""
 
     schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.3)
     learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
@@ -34,19 +34,19 @@ class CtcTraining:
 
 @dataclass(frozen=True)
 class CtcTargetOptions(HeldoutOptions):
-    """Which utterances are trained on."""
+    """Selection of the training utterances."""
 
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
 
 
 @dataclass(frozen=True)
 class CtcStep(TrainingStep):
-    """The options of steps/train_ctc.py but those of its job."""
+    """The options of steps/train_ctc.py except those of its job."""
 
     data: Path = argument("data directory with features and transcripts")
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
-    network: Path = argument("file of layers (docs/networks.md); layers splice, so --splice-left and --splice-right do not count")
-    out: Path = argument("directory of the model to be trained")
+    network: Path = argument("file of layers (docs/networks.md); its layers splice, so --splice-left and --splice-right are not used")
+    out: Path = argument("output directory of the model")
     input: InputOptions = group(InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE))
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
@@ -55,12 +55,12 @@ class CtcStep(TrainingStep):
 
     @property
     def loss(self) -> Loss:
-        """What the network learns."""
+        """Training criterion."""
         return CTC
 
     @property
     def rank_input(self) -> InputOptions:
-        """Not spliced."""
+        """Input options without splicing."""
         return self.input.unspliced()
 
     def inputs(self) -> list[Path]:
@@ -74,13 +74,13 @@ class CtcStep(TrainingStep):
         copy_inputs(self._units, out / UNITS_DIR)
 
     def prepare(self, out: Path) -> None:
-        """Units of the transcripts."""
+        """Write the units of the transcripts and the feature tables."""
         from pyasr.train.steps.ctc_targets import prepare  # imports torch: only when there is work to do
 
         prepare(self, self.rank_input, out)
 
     def spec(self, out: Path) -> CtcSpec:
-        """The work of all ranks."""
+        """The spec for all ranks."""
         return CtcSpec(self.data, self.network, out, self.rank_input, self.training, self.loss)
 
     @property
@@ -90,9 +90,9 @@ class CtcStep(TrainingStep):
 
 @dataclass(frozen=True)
 class CtcSpec:
-    """The work of all ranks: features of `data`, units of the transcripts in OUT/targets.npz, everything written to `out`.
+    """Spec for all ranks: features in `data`, units of the transcripts in OUT/targets.npz, results in `out`.
 
-    loss  what the network learns
+    loss  training criterion
     """
 
     data: Path

@@ -1,4 +1,4 @@
-"""Pretraining of a deep belief net: its options, and what the ranks find in their directory."""
+"""Pretraining of a deep belief net: options, and preparation of the directory for the ranks."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class DbnTraining:
 
 @dataclass(frozen=True)
 class DbnStep(TrainingStep):
-    """The options of steps/pretrain_dbn.py but those of its job."""
+    """The options of steps/pretrain_dbn.py except those of its job."""
 
-    data: Path = argument("data directory of the features")
-    out: Path = argument("directory of the DBN to be trained")
+    data: Path = argument("data directory with features")
+    out: Path = argument("output directory of the DBN")
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     heldout: HeldoutOptions = group(HeldoutOptions)
     training: DbnTraining = group(DbnTraining)
@@ -50,7 +50,7 @@ class DbnStep(TrainingStep):
     function, targets_file, parts, log = "pyasr.train.objectives.dbn_training:pretrain_rank", UTTERANCES_FILE, "rbm*/", "pretrain.log"
 
     def check(self) -> None:
-        """Raise UserError for a type of products that the device does not have."""
+        """Raise UserError for a type of matrix products that the device does not support."""
         self.training.compute.check()
 
     def inputs(self) -> list[Path]:
@@ -58,17 +58,17 @@ class DbnStep(TrainingStep):
         return trained_tables(self.data, self.input)
 
     def prepare(self, out: Path) -> None:
-        """Utterances of the ranks."""
+        """Write the utterances of the ranks and the feature tables."""
         prepare_utterances(self.data, out, self.heldout, self.training.rbm.max_frames, self.input.cmvn)
 
     def spec(self, out: Path) -> PretrainSpec:
-        """The work of all ranks."""
+        """The spec for all ranks."""
         return PretrainSpec(self.data, out, self.input, self.training)
 
 
 @dataclass(frozen=True)
 class PretrainSpec:
-    """The work of all ranks: features of `data`, their shards in `out`/utterances.npz, everything written to `out`."""
+    """Spec for all ranks: features in `data`, utterances in `out`/utterances.npz, results in `out`."""
 
     data: Path
     out: Path
@@ -77,16 +77,16 @@ class PretrainSpec:
 
 
 def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int, cmvn: str = "none") -> None:
-    """Choose the held-out set and write OUT/utterances.npz, targets of one pdf, for data that need no alignment, and the ranks' tables.
+    """Choose the held-out set, and write OUT/utterances.npz (targets with a single pdf, without alignments) and feature tables.
 
-    cmvn  as in the options of the ranks' input
+    cmvn  `cmvn` of the ranks' input options
     """
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     keys = [key for key in reader.keys if 0 < reader.num_frames(key) <= max_frames]
     if len(keys) < len(reader.keys):
-        log.info(f"left out: {len(reader.keys) - len(keys)} of {len(reader.keys)} utterances, empty or of more than {max_frames} frames")
+        log.info(f"skipped {len(reader.keys) - len(keys)} of {len(reader.keys)} utterances, empty or with more than {max_frames} frames")
     if not keys:
-        raise UserError(f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or make the features anew")
+        raise UserError(f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or compute the features again")
     lengths = np.array([reader.num_frames(key) for key in keys])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     held = choose_heldout(keys, lengths, reader.original, heldout)

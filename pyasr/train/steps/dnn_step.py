@@ -1,4 +1,4 @@
-"""Cross-entropy training on alignments: its options, and what the ranks find in their directory."""
+"""Cross-entropy training on alignments: options, and preparation of the directory for the ranks."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class DnnTraining:
 class DnnStep(TrainingStep):
     """The options of every step that trains a DNN."""
 
-    data: Path = argument("data directory of the features")
+    data: Path = argument("data directory with features")
     lang: Path = argument("lang directory")
-    ali_dir: Path = argument("directory of the alignments, with their model")
-    out: Path = argument("directory of the model to be trained")
+    ali_dir: Path = argument("directory of the alignments and their model")
+    out: Path = argument("output directory of the model")
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     targets: TargetOptions = group(TargetOptions)
     dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD)
@@ -77,21 +77,21 @@ class DnnStep(TrainingStep):
 
     @property
     def loss(self) -> Loss:
-        """What the network learns."""
+        """Training criterion."""
         return CROSS_ENTROPY
 
     @property
     def rank_input(self) -> InputOptions:
-        """Not spliced for layers of a file, which splice."""
+        """Input options, without splicing for --network, whose layers splice."""
         return self.input.unspliced() if self.training.over_time.network else self.input
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Those of the features, and of a teacher's."""
+        """Tables of the features, and of the teacher's features."""
         return (FEATURES_FILE, TEACHERS_FILE) if self.training.teacher.teacher else (FEATURES_FILE,)
 
     def check(self) -> None:
-        """Raise UserError where options do not go together."""
+        """Raise UserError for contradictory options."""
         check_training(self.training)
         check_loss(self.training, self.loss)
         self.training.perturb.check(self.data, self.input)
@@ -105,7 +105,7 @@ class DnnStep(TrainingStep):
         return [*trained_tables(self.data, self.input), self.lang / "phones.txt", *model, *alignments, *optional]
 
     def begin(self, out: Path) -> None:
-        """Check the network, the loss, phones and a teacher, and copy the transition model and the tree."""
+        """Check the network, the loss, the phones and the teacher, and copy the transition model and the tree."""
         from pyasr.train.steps.network_checks import check_network  # imports torch: only when there is work to do
 
         options = self.training
@@ -117,22 +117,22 @@ class DnnStep(TrainingStep):
         copy_inputs([self.ali_dir / "final.mdl", self.ali_dir / "tree", self.lang / "phones.txt"], out)
 
     def prepare(self, out: Path) -> None:
-        """Targets, and tables of the features and of those of a teacher."""
+        """Write targets, and tables of the features and of the teacher's features."""
         prepare_targets(self.data, self.ali_dir, out, self.targets, self.training.schedule.listens, self.rank_input.cmvn)
         if self.training.teacher.teacher:
             save_teachers_tables(self.training.teacher, self.data, out)
 
     def spec(self, out: Path) -> TrainSpec:
-        """The work of all ranks."""
+        """The spec for all ranks."""
         return TrainSpec(self.data, out, self.rank_input, self.training, self.dbn, self.loss)
 
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """The work of all ranks: features of `data`, targets in OUT/targets.npz, everything written to `out`.
+    """Spec for all ranks: features in `data`, targets in OUT/targets.npz, results in `out`.
 
-    dbn   directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
-    loss  what the network learns
+    dbn   directory of a DBN whose RBMs are the initial hidden layers, with its input normalisation; None: random initialisation
+    loss  training criterion
     """
 
     data: Path
@@ -144,7 +144,7 @@ class TrainSpec:
 
 
 def save_teachers_tables(options: TeacherOptions, data: Path, out: Path) -> None:
-    """Write the tables by which ranks read the features of a teacher."""
+    """Write the tables through which ranks read the features of the teacher."""
     targets, theirs = Targets.load(out / TARGETS_FILE), InputOptions.load(options.teacher)
     reader = FeatureReader(options.teacher_data or data, theirs)
     reader.save_tables(out / TEACHERS_FILE, targets.keys, np.diff(targets.offsets), theirs.cmvn)
@@ -159,14 +159,14 @@ def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:
 
 
 def check_teachers_tree(teacher: Path, ali_dir: Path) -> None:
-    """Raise UserError unless the teacher was trained on the tree of the alignments: as many pdfs of another tree are other states."""
+    """Raise UserError unless the teacher has the tree of the alignments. Another tree with as many pdfs has other states."""
     one, other = (read_tree(directory / "tree") for directory in (teacher, ali_dir))
     if (one.context_width, one.central_position, one.root) != (other.context_width, other.central_position, other.root):
-        raise UserError(f"--teacher {teacher}: its tree is not that of {ali_dir}; give alignments by the tree that it was trained on")
+        raise UserError(f"--teacher {teacher}: its tree differs from that of {ali_dir}; give alignments with the teacher's tree")
 
 
 def check_training(options: DnnTraining) -> None:
-    """Raise UserError for options that no network can be trained by, and values that do not go together."""
+    """Raise UserError for invalid or contradictory options."""
     options.schedule.check()
     options.learner.check()
     check_growth(options.growth, options.schedule.listens)
@@ -174,12 +174,12 @@ def check_training(options: DnnTraining) -> None:
     if options.over_time.carry_state:
         refuse_beside("--carry-state", by_posteriors, "the chunks of a sample would all begin without a state")
     if options.teacher.teacher:
-        refuse_beside("--teacher", by_posteriors, "what is measured on a sample needs the alignment")
+        refuse_beside("--teacher", by_posteriors, "measurements on a sample need the alignment")
 
 
 def check_loss(options: DnnTraining, loss: Loss) -> None:
-    """Raise UserError for options that work with the cross-entropy alone, next to another loss."""
+    """Raise UserError for options that need the cross-entropy if another loss is used."""
     if loss != CROSS_ENTROPY:
         asked = {"--carry-state": options.over_time.carry_state, "--teacher": options.teacher.teacher is not None}
         for flag in (flag for flag, is_given in asked.items() if is_given):
-            raise UserError(f"{flag}: it works with the cross-entropy alone, and this step trains by {loss.criterion}; leave it out")
+            raise UserError(f"{flag}: it needs the cross-entropy, but the criterion of this step is {loss.criterion}; omit {flag}")

@@ -1,4 +1,4 @@
-"""LF-MMI training: its options, and what the ranks find in their directory."""
+"""LF-MMI training: options, and preparation of the directory for the ranks."""
 
 from __future__ import annotations
 
@@ -37,22 +37,23 @@ from pyasr.train.training_options import CombineOptions, LearnerOptions, LoopOpt
 
 DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
 _TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
-_BLOCK = 1000  # utterances whose targets are made at once
-_NO_ROOM = "it has more phones than outputs, or too many at once"
+_BLOCK = 1000  # utterances whose targets are computed at once
+_NO_ROOM = "it has more phones than outputs, or too many in a short time"
 
 
 @dataclass(frozen=True)
 class RegularisationOptions:
-    """What keeps the network from learning the training data by heart, beside the penalty on its outputs."""
+    """Regularisation in addition to the penalty on the outputs."""
 
-    xent_regularize: float = option(0.1, "weight of the cross-entropy of a second output layer, left out in the end; 0: none", minimum=0.0)
+    xent_regularize: float = option(0.1, "weight of the cross-entropy of a second output layer, which is used only in training; 0: none",
+                                    minimum=0.0)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LfMmiTraining:
     """All options of the training itself; frames are counted at the network's outputs."""
 
-    over_time: ChunkOptions = group(ChunkOptions, only={"carry_state": never("chunks are learned in any order")}, chunk=150)
+    over_time: ChunkOptions = group(ChunkOptions, only={"carry_state": never("LF-MMI takes chunks in random order")}, chunk=150)
     objective: LfMmiOptions = group(LfMmiOptions)
     regularisation: RegularisationOptions = group(RegularisationOptions)
     tolerance: ToleranceOptions = group(ToleranceOptions)
@@ -69,12 +70,12 @@ class LfMmiTraining:
 
 @dataclass(frozen=True)
 class LfMmiStep(TrainingStep):
-    """The options of steps/train_lfmmi.py but those of its job."""
+    """The options of steps/train_lfmmi.py except those of its job."""
 
-    data: Path = argument("data directory of the features")
-    ali_dir: Path = argument("directory of alignments by any GMM system, of which phones and their times are taken")
+    data: Path = argument("data directory with features")
+    ali_dir: Path = argument("directory of alignments of any GMM system; only phones and their times are used")
     tree_dir: Path = argument("directory of the tree (steps/build_chain_tree.py)")
-    out: Path = argument("directory of the model to be trained")
+    out: Path = argument("output directory of the model")
     input: InputOptions = group(InputOptions)
     targets: TargetOptions = group(TargetOptions)
     training: LfMmiTraining = group(LfMmiTraining)
@@ -83,11 +84,11 @@ class LfMmiStep(TrainingStep):
 
     @property
     def rank_input(self) -> InputOptions:
-        """Not spliced."""
+        """Input options without splicing."""
         return self.input.unspliced()
 
     def check(self) -> None:
-        """As of all trainings; a network must be given."""
+        """Raise UserError for contradictory options, or without --network."""
         check_training(self.training)
         self.training.perturb.check(self.data, self.rank_input)
 
@@ -103,17 +104,17 @@ class LfMmiStep(TrainingStep):
         check_factor(self, self.rank_input)
 
     def prepare(self, out: Path) -> None:
-        """Denominator, phones and targets."""
+        """Write denominator, phones, targets and feature tables."""
         prepare(self, out)
 
     def spec(self, out: Path) -> LfMmiSpec:
-        """The work of all ranks."""
+        """The spec for all ranks."""
         return LfMmiSpec(self.data, out, self.rank_input, self.training)
 
 
 @dataclass(frozen=True)
 class LfMmiSpec:
-    """The work of all ranks: features of `data`; in `out` tree and model, denominator, phones and targets, and everything written."""
+    """Spec for all ranks: features in `data`; tree, model, denominator, phones, targets and results in `out`."""
 
     data: Path
     out: Path
@@ -122,7 +123,7 @@ class LfMmiSpec:
 
 
 def check_training(options: LfMmiTraining) -> None:
-    """Raise UserError where options do not go together."""
+    """Raise UserError for contradictory options."""
     options.schedule.check_deaf()
     options.learner.check()
     if not options.over_time.network:
@@ -130,18 +131,18 @@ def check_training(options: LfMmiTraining) -> None:
 
 
 def check_factor(step: LfMmiStep, input: InputOptions) -> None:
-    """Raise UserError unless the network leaves out as many frames as the tree was built for."""
+    """Raise UserError unless the network has the subsampling factor that the tree was built for."""
     packing = step.training.over_time.packing(input, FeatureReader(step.data, input).dim)
     built_for = read_subsampling(step.tree_dir)
     if packing.subsampling != built_for:
-        told = f"the network answers on one of {packing.subsampling} frames, {step.tree_dir} was built for one of {built_for}"
-        raise UserError(f"{step.training.over_time.network}: {told}; let the strides of the layers multiply to {built_for}")
+        found = f"the network has one output per {packing.subsampling} frames, {step.tree_dir} was built for one per {built_for}"
+        raise UserError(f"{step.training.over_time.network}: {found}; choose strides of the layers that multiply to {built_for}")
 
 
 def prepare(step: LfMmiStep, out: Path) -> None:
-    """Write to OUT the tree's files, the phones of utterances that can be trained on, their phone language model, denominator, and targets.
+    """Write the tree's files, the phones of usable utterances, their phone language model, the denominator, and targets to OUT.
 
-    Raises UserError where alignments, features and model do not match, or too many utterances have no room for their phones.
+    Raises UserError if alignments, features and model do not match, or too many utterances are too short for their phones.
     """
     copy_inputs([step.tree_dir / name for name in _TREE_FILES], out)
     reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
@@ -160,7 +161,7 @@ def prepare(step: LfMmiStep, out: Path) -> None:
 
 
 def _numbers(lengths: np.ndarray, factor: int) -> Iterator[np.ndarray]:
-    """As of `output_numbers`, in pieces of some utterances."""
+    """Targets as in `output_numbers`, in pieces of some utterances."""
     first = 0
     for begin in range(0, len(lengths), _BLOCK):
         part = lengths[begin : begin + _BLOCK]
@@ -169,7 +170,7 @@ def _numbers(lengths: np.ndarray, factor: int) -> Iterator[np.ndarray]:
 
 
 def _that_fit(step: LfMmiStep, options: SupervisionOptions, reader: FeatureReader) -> dict[str, AlignedPhones]:
-    """The phones of the utterances that have features and room for them; the others are named in the log."""
+    """The phones of the utterances that have features and are long enough for them. Logs the others."""
     aligned, frames, trans = {}, {}, read_transitions(step.ali_dir / MODEL)
     for archive in job_archive_files(step.ali_dir):
         vectors = read_int_vectors(archive)

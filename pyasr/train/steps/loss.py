@@ -1,4 +1,4 @@
-"""A loss as a step names it for the ranks: without its class, which needs torch."""
+"""The loss of a step, by the name of its class, so that the step need not import torch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Loss:
     """A criterion by name.
 
     criterion  MODULE:CLASS, a subclass of `pyasr.train.sgd.criterion.Criterion`
-    arguments  of the class, by name: numbers and strings
+    arguments  keyword arguments of the class: numbers and strings
     """
 
     criterion: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def make(self) -> Criterion:
-        """The criterion. Raises UserError where Python finds no such module or class."""
+        """Create the criterion. Raises UserError if Python does not find the module or class."""
         try:
             kind = resolve(self.criterion)
         except ModuleNotFoundError as error:

@@ -14,12 +14,12 @@ from pyasr.nn.device import DeviceOptions
 class LstmLmOptions(TextOptions, SeedOptions, DeviceOptions):
     """The network and its training."""
 
-    dim: int = option(200, "elements of a word's vector, and cells of each layer", minimum=1)
-    num_layers: int = option(1, "LSTM layers", minimum=1)
-    dropout: float = option(0.5, "share of elements left out in training: of words' vectors, between layers, of the output",
+    dim: int = option(200, "dimension of word vectors and number of cells per layer", minimum=1)
+    num_layers: int = option(1, "number of LSTM layers", minimum=1)
+    dropout: float = option(0.5, "dropout probability for word vectors, between layers, and for the output",
                             minimum=0.0, maximum=0.9)  # fmt: skip
-    minibatch: int = option(256, "words and sentence ends of a minibatch", minimum=1)
+    minibatch: int = option(256, "words and sentence ends per minibatch", minimum=1)
     learning_rate: float = option(0.003, "initial learning rate of Adam", minimum=0.0)
-    num_epochs: int = option(40, "passes over the text, at most", minimum=1)
-    start_halving_gain: float = option(0.002, "relative gain of the held-out loss below which the rate is halved after each epoch")
-    end_halving_gain: float = option(0.0005, "relative gain below which training ends then")
+    num_epochs: int = option(40, "maximum number of passes over the text", minimum=1)
+    start_halving_gain: float = option(0.002, "relative gain of the held-out loss below which the rate is halved after every epoch")
+    end_halving_gain: float = option(0.0005, "relative gain of the held-out loss below which the training ends while halving")

@@ -29,7 +29,7 @@ def check_network(shape: DnnOptions, over_time: OverTimeOptions, growth: GrowthO
 
 
 def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Path) -> None:
-    """Raise UserError unless a network of these options on features of `data` can start from the DBN in `dbn_dir`."""
+    """Raise UserError unless a network with these options on features of `data` can start from the DBN in `dbn_dir`."""
     dbn = load_dbn(dbn_dir / DBN_FILE)
     changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
     if changed:
@@ -45,7 +45,7 @@ def has_saturating_layers(path: Path) -> bool:
 
 
 def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
-    """Raise UserError where the parameters of a network without sigmoid and tanh units are to shrink when these are saturated."""
+    """Raise UserError for --shrink-value if the network has no sigmoid or tanh units, which can be saturated."""
     if growth.shrink_value < 1 and not saturates:
-        reason = "the network has no sigmoid, tanh or lstm units, and others do not saturate"
-        raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; leave it out")
+        reason = "the network has no sigmoid, tanh or lstm units, the only ones that saturate"
+        raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; omit --shrink-value")

@@ -1,4 +1,4 @@
-"""How a training step runs: its output directory, in which an interrupted training goes on, and the one MPI job of its ranks."""
+"""Running a training step: its output directory, in which an interrupted training resumes, and the MPI job of its ranks."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from pyasr.train.job.checkpoint_index import DIRECTORY, INDEX, MODELS, last_plac
 from pyasr.train.job.progress import METRICS_FILE
 from pyasr.train.job.progress_bar import progress_bar, progress_line
 
-_NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")  # what is prepared for ranks are arrays; none of these is a result
+_NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")  # checkpoints and prepared arrays, no results
 
 
 @dataclass(frozen=True)
 class OnRanks:
-    """Of every step that trains on MPI ranks."""
+    """Options of every step that trains on MPI ranks."""
 
-    num_ranks: int = option(2, "MPI ranks", minimum=1)
+    num_ranks: int = option(2, "number of MPI ranks", minimum=1)
     jobs: RankJobOptions = group(RankJobOptions)
 
 
 @contextlib.contextmanager
 def training_output(step, inputs: list[Path], parts: str = "", check: Callable[[], None] | None = None) -> Iterator[Path]:
-    """The output directory of a training step, by its `out`, `num_ranks` and options, for a `with` block that does the work.
+    """Context manager of the output directory of a training step, given by its `out`, `num_ranks` and options; the block does the work.
 
     inputs  files whose change makes the model out of date
-    parts   pattern of directories, such as `rbm*/`, if there are several trainings, one after the other, each in one of its own
-    check   as of `stage_output`
+    parts   pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after the other
+    check   see `stage_output`
 
-    A training that was interrupted is gone on with, also by other numbers of ranks. When the block ends well, what only the training has
-    needed is removed.
+    An interrupted training resumes, also with another number of ranks. If the block succeeds, files that only the training needs are
+    removed.
     """
     check_ranks(step.training.mixing, step.num_ranks)
     kept = dict(resume=True, precious=f"{parts}{DIRECTORY}/{INDEX}", may_change=("num_ranks",), check=check)
@@ -59,17 +59,18 @@ def _remove(path: Path) -> None:
 
 
 def copy_inputs(files: Iterable[Path], directory: Path) -> None:
-    """Copies, by their names, of inputs that a model needs; writable also where the inputs are not, since a resumption makes them again."""
+    """Copy inputs that the model needs to `directory`. The copies are writable even if the inputs are not, so that a resumed training
+    can overwrite them."""
     for path in files:
         shutil.copyfile(path, directory / path.name)
 
 
 def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:
-    """Call `function(spec, comm)` on the ranks of one MPI job, with a bar on the terminal, elsewhere a line now and then; a job that has
-    lost ranks goes on without them.
+    """Call `function(spec, comm)` on the ranks of one MPI job. Progress is shown as a bar on a terminal, otherwise as occasional lines.
+    A job that loses ranks continues without them.
 
-    spec   the work; its `out` is what `training_output` gave
-    parts  as there
+    spec   the work; its `out` is the directory that `training_output` returned
+    parts  see `training_output`
     """
     recovery = Recovery(step.jobs, lambda most: usable_ranks(step.training.mixing, most), lambda: last_place(spec.out, parts + DIRECTORY))
     files, path = parts + METRICS_FILE, spec.out / "log" / log

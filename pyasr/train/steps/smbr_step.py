@@ -1,4 +1,4 @@
-"""Sequence-discriminative training on lattices: its options, and what the ranks find in their directory."""
+"""Sequence-discriminative training on lattices: options, and preparation of the directory for the ranks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from pyasr.train.targets.rank_reader import FEATURES_FILE
 from pyasr.train.training_options import LearnerOptions, LoopOptions
 
 HYPOTHESES_FILE = "hypotheses.npz"
-_SAME_SCALE = 0.01  # relative difference of scales that makes none
+_SAME_SCALE = 0.01  # relative difference up to which scales are equal
 
 
 @dataclass(frozen=True)
 class SmbrTraining:
-    """All options of the training itself; rate and epochs are those of Kaldi's nnet1 recipe."""
+    """All options of the training itself; learning rate and epochs as in Kaldi's nnet1 recipe."""
 
     criterion: CriterionOptions = group(CriterionOptions)
     schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=1e-5, lr_convention="sum", num_epochs=4, final_factor=1.0)
@@ -49,14 +49,14 @@ class SmbrTraining:
 
 @dataclass(frozen=True)
 class SmbrStep(TrainingStep):
-    """The options of steps/train_smbr.py but those of its job."""
+    """The options of steps/train_smbr.py except those of its job."""
 
-    data: Path = argument("data directory of the features")
+    data: Path = argument("data directory with features")
     lang: Path = argument("lang directory")
-    ali_dir: Path = argument("directory of the reference alignments, best by the network (steps/align_dnn.py)")
+    ali_dir: Path = argument("directory of the reference alignments, preferably with the network (steps/align_dnn.py)")
     decode_dir: Path = argument("directory of lattices of DATA (steps/decode.py with a weak language model)")
-    dnn_dir: Path = argument("directory of the network to start from")
-    out: Path = argument("directory of the model to be trained")
+    dnn_dir: Path = argument("model directory of the initial network")
+    out: Path = argument("output directory of the model")
     targets: TargetOptions = group(TargetOptions)
     training: SmbrTraining = group(SmbrTraining)
 
@@ -64,11 +64,11 @@ class SmbrStep(TrainingStep):
 
     @property
     def rank_input(self) -> InputOptions:
-        """As the network was trained."""
+        """Input options of the initial network."""
         return InputOptions.load(self.dnn_dir)
 
     def lattices(self) -> list[Path]:
-        """The archives of `decode_dir`."""
+        """Lattice archives in `decode_dir`."""
         raise NotImplementedError
 
     def inputs(self) -> list[Path]:
@@ -79,7 +79,7 @@ class SmbrStep(TrainingStep):
         return [*trained_tables(self.data, self.rank_input), *lang, *model, *alignments, *self.lattices()]
 
     def check_features(self) -> None:
-        """Raise UserError for features that the network was not trained on."""
+        """Raise UserError for features of another kind than the network was trained on."""
         check_features(self.data, self.dnn_dir)
 
     def begin(self, out: Path) -> None:
@@ -90,17 +90,17 @@ class SmbrStep(TrainingStep):
         copy_inputs([self.dnn_dir / MODEL, self.dnn_dir / "tree", self.lang / "phones.txt"], out)
 
     def prepare(self, out: Path) -> None:
-        """References and hypotheses."""
+        """Write references, hypotheses and feature tables."""
         prepare(self, self.lattices(), out)
 
     def spec(self, out: Path) -> SmbrSpec:
-        """The work of all ranks."""
+        """The spec for all ranks."""
         return SmbrSpec(self.data, self.lang, self.dnn_dir, out, self.training)
 
 
 @dataclass(frozen=True)
 class SmbrSpec:
-    """The work of all ranks: features of `data`, references and hypotheses in `out`, where everything is written."""
+    """Spec for all ranks: features in `data`; references, hypotheses and results in `out`."""
 
     data: Path
     lang: Path
@@ -110,33 +110,34 @@ class SmbrSpec:
 
 
 def check_silence(step: SmbrStep) -> None:
-    """Warn of an empty list of silence phones where the criterion asks for them. Raises UserError for one that the model lacks."""
+    """Warn of an empty list of silence phones if the criterion uses them. Raises UserError for a phone that the model does not have."""
     criterion = step.training.criterion
     if criterion.criterion == "mmi" and not criterion.boost:
         return
     silence, model = LangDir(step.lang).silence_phones, step.dnn_dir / MODEL
     path = step.lang / "phones/silence.int"
     if not silence:
-        taken = f"so --criterion {criterion.criterion} takes all phones for speech"
-        log.warning(f"{path}: the list is empty, {taken}; list those that are silence")
+        taken = f"so --criterion {criterion.criterion} treats all phones as speech"
+        log.warning(f"{path}: the list is empty, {taken}; list the silence phones")
     foreign = np.setdiff1d(silence, read_transitions(model).tid2phone[1:])
     if len(foreign):
-        raise UserError(f"{path}: phone {foreign[0]} is not in {model}; give the language directory that the model was made with")
+        raise UserError(f"{path}: phone {foreign[0]} is not in {model}; give the lang directory that the model was trained with")
 
 
 def warn_of_another_scale(decode_dir: Path, acoustic_scale: float) -> None:
-    """Warn where the lattices were made at another scale than this: by theirs it was chosen which paths they have."""
+    """Warn if the lattices were decoded at another acoustic scale, which determined their paths."""
     decode = (read_done(decode_dir) or {}).get("options", {}).get("decode", {})
     theirs = decode.get("acoustic_scale", acoustic_scale)
     if not math.isclose(theirs, acoustic_scale, rel_tol=_SAME_SCALE):
-        found = f"the lattices were made at --acoustic-scale {theirs:g}, which chose the paths that they have"
-        log.warning(f"{decode_dir}: {found}, and are learned from at {acoustic_scale:g}; give both steps the same")
+        found = f"the lattices were decoded at --acoustic-scale {theirs:g}, which determined their paths"
+        log.warning(f"{decode_dir}: {found}, but the training uses {acoustic_scale:g}; give both steps the same scale")
 
 
 def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
-    """Write OUT/targets.npz, with the reference's transition-ids as targets, and OUT/hypotheses.npz, of the utterances that have all.
+    """Write OUT/targets.npz, with the references' transition-ids as targets, and OUT/hypotheses.npz, for utterances with features,
+    alignment and lattice.
 
-    Raises UserError where alignments, lattices, features and model do not match.
+    Raises UserError if alignments, lattices, features and model do not match.
     """
     reader, transitions = FeatureReader(step.data, InputOptions(cmvn="none")), same_transitions(step.ali_dir, step.dnn_dir)
     with AlignmentSpool(step.ali_dir, np.arange(transitions.num_tids + 1), out / SPOOL_FILE) as spool:
@@ -152,7 +153,7 @@ def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
 
 
 def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:
-    """The transition model of both directories. Raises UserError where they have different ones, or the network is of another."""
+    """The common transition model of both directories. Raises UserError if the two differ, or the network does not fit the model."""
     ours, theirs = (read_transitions(directory / MODEL) for directory in (dnn_dir, ali_dir))
     if not np.array_equal(ours.tuples, theirs.tuples) or ours.num_tids != theirs.num_tids:
         raise UserError(f"{ali_dir} and {dnn_dir} have different transition models; align with the network: steps/align_dnn.py")

@@ -1,6 +1,6 @@
-"""What the steps that train networks have in common: from options and files to the output directory in which ranks find their work.
+"""Common base of the steps that train networks: checks options and files, and prepares the output directory for the ranks.
 
-A training is a subclass of `TrainingStep` with options, the class of its spec, and a function that one rank calls (`pyasr.train.steps`).
+A training is a subclass of `TrainingStep` with options, a spec class, and the function that each rank calls (`pyasr.train.steps`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyasr.train.targets.rank_reader import FEATURES_FILE, are_prepared
 class TrainingStep:
     """Base of the options of a training: `data`, `out`, `training` and, in most, `input`.
 
-    function  what a rank calls with the spec and its communicator, MODULE:FUNCTION
-    targets_file, tables  what `prepare` writes to OUT: targets, and the tables by which ranks read features
-    parts     pattern of directories, such as `rbm*/`, if there are several trainings, one after the other, each in one of its own
+    function  MODULE:FUNCTION that each rank calls with the spec and its communicator
+    targets_file, tables  files that `prepare` writes to OUT: targets, and the tables through which ranks read features
+    parts     pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after the other
     log       name of the log of the ranks
     """
 
@@ -31,11 +31,11 @@ class TrainingStep:
 
     @property
     def rank_input(self) -> InputOptions:
-        """How ranks read features. OUT/input.json keeps it for decoding."""
+        """Input options with which ranks read features; OUT/input.json stores them for decoding."""
         return self.input
 
     def check(self) -> None:
-        """Raise UserError where options do not go together. No file is read."""
+        """Raise UserError for contradictory options. Reads no files."""
         self.training.schedule.check_deaf()
         self.training.learner.check()
 
@@ -44,25 +44,25 @@ class TrainingStep:
         raise NotImplementedError
 
     def check_features(self) -> None:
-        """Raise UserError where the features of `data` do not fit the other inputs. Called when there is work to do, before OUT exists."""
+        """Raise UserError if the features of `data` do not fit the other inputs. Called before OUT exists, if OUT is not up to date."""
 
     def begin(self, out: Path) -> None:
-        """Check the inputs, and copy to OUT those that the model needs. Raises UserError where they do not go together."""
+        """Check the inputs, and copy those that the model needs to OUT. Raises UserError if they do not match."""
 
     def prepare(self, out: Path) -> None:
-        """Write targets and tables to OUT. Called unless an interrupted run has left them."""
+        """Write targets and tables to OUT. Not called if an interrupted run left them."""
         raise NotImplementedError
 
     def spec(self, out: Path) -> Any:
-        """The work of all ranks."""
+        """The spec for all ranks."""
         raise NotImplementedError
 
 
 @contextlib.contextmanager
 def staged(step: TrainingStep) -> Iterator[Any]:
-    """The work of the ranks, for a `with` block that has them do it. Its `out`, of `training_output`, has what they need.
+    """Context manager of the ranks' spec; the block runs the ranks. The `out` of the spec, from `training_output`, has the prepared files.
 
-    Raises UserError where options or inputs do not go together.
+    Raises UserError for contradictory options or inputs.
     """
     step.check()
     with training_output(step, step.inputs(), step.parts, step.check_features) as out:
@@ -75,6 +75,6 @@ def staged(step: TrainingStep) -> Iterator[Any]:
 
 
 def train(step: TrainingStep) -> None:
-    """Run a training whose step has the options `OnRanks`."""
+    """Run a training step that has the options `OnRanks`."""
     with staged(step) as spec:
         train_on_ranks(step, step.function, spec, step.parts, step.log)

@@ -1,4 +1,4 @@
-"""Training targets: the tied state (pdf) of every frame, from alignments; which utterances are held out; which rank gets which."""
+"""Training targets: the tied state (pdf) of every frame, the held-out set, and the assignment of utterances to ranks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _BLOCK, _NUM_NAMED = 1 << 20, 3
 
 @dataclass(frozen=True)
 class HeldoutOptions:
-    """Which utterances are not trained on."""
+    """Selection of the held-out set."""
 
-    heldout_share: float = option(0.03, "share of the frames held out, to be measured after every epoch", minimum=0.0, maximum=0.5)
-    heldout_seed: int = option(777, "seed of the choice of held-out speakers")
-    heldout_by: str = option("speaker", "what is held out: whole speakers, or utterances", choices=("speaker", "utterance"))
+    heldout_share: float = option(0.03, "share of the frames to hold out for evaluation after every epoch", minimum=0.0, maximum=0.5)
+    heldout_seed: int = option(777, "seed for the selection of the held-out set")
+    heldout_by: str = option("speaker", "unit of the held-out set: whole speakers or single utterances", choices=("speaker", "utterance"))
 
 
 @dataclass
@@ -39,10 +39,10 @@ class Targets:
     keys      utterances
     offsets   int64 (len(keys) + 1,): utterance i has frames offsets[i] .. offsets[i + 1] - 1
     pdfs      int32 (offsets[-1],)
-    heldout   bool (len(keys),): not trained on
+    heldout   bool (len(keys),): whether the utterance is held out
     num_pdfs  targets are 0 .. num_pdfs - 1
 
-    What `load` gives leaves names, offsets and pdfs on disk; of names it has in memory those that `shard` has returned.
+    Targets from `load` leave keys, offsets and pdfs on disk. Only the keys that `shard` returned are in memory.
     """
 
     keys: Sequence[str]
@@ -56,7 +56,7 @@ class Targets:
         self._counts: np.ndarray | None = None
 
     def row(self, key: str) -> int:
-        """The place of an utterance in `keys`. Raises KeyError for others."""
+        """Index of an utterance in `keys`. Raises KeyError if it is not there."""
         if key not in self._rows:
             self._rows = {key: row for row, key in enumerate(self.keys)}
         return self._rows[key]
@@ -74,15 +74,15 @@ class Targets:
         return sum((np.bincount(block, minlength=self.num_pdfs) for block in blocks), np.zeros(self.num_pdfs, np.int64))
 
     def shard(self, rank: int, num_ranks: int, heldout: bool) -> list[str]:
-        """The utterances of one rank: longest first, each to the rank that has the fewest frames so far."""
+        """The utterances of one rank. They are assigned longest first, each to the rank with the fewest frames so far."""
         rows = np.flatnonzero(dealt_to(rank, num_ranks, self._lengths(), self.heldout == heldout))
         keys = self.keys.take(rows) if isinstance(self.keys, StoredRows) else [self.keys[row] for row in rows]
         self._rows.update(zip(keys, rows.tolist()))
         return keys
 
     def parts(self, share: tuple[int, int] | None, rank: int, num_ranks: int) -> tuple[list[str], list[str]]:
-        """The utterances that a rank trains on, the k-th of n parts for `share` (k, n) and none for None, and those that it measures."""
-        heldout = self.shard(rank, num_ranks, heldout=True)  # first: dealing out takes memory, which fewer names leave
+        """(training utterances of a rank: part k of n for `share` (k, n), none for None; held-out utterances of the rank)."""
+        heldout = self.shard(rank, num_ranks, heldout=True)  # first, while few keys are in memory: the assignment takes memory
         return self.shard(*share, heldout=False) if share else [], heldout
 
     def _lengths(self) -> np.ndarray:
@@ -93,12 +93,12 @@ class Targets:
         return lengths
 
     def save(self, path: Path) -> None:
-        """Write PATH, last, and what is large beside it, for `load`."""
+        """Write PATH and, before it, the files PATH.pdfs, PATH.offsets and PATH.keys, for `load`."""
         save_targets(path, self.keys, self.offsets, [self.pdfs], self.heldout, self.num_pdfs)
 
     @staticmethod
     def load(path: Path) -> Targets:
-        """What `save` wrote. Names, offsets and pdfs stay on disk, where all ranks of a host share one copy."""
+        """Targets that `save` wrote. Keys, offsets and pdfs are memory-mapped, so the ranks of a host share one copy."""
         content = load_arrays(path, ("heldout", "num_pdfs"))
         offsets, pdfs = map_numbers(_part(path, "offsets"), np.int64), map_numbers(_part(path, "pdfs"), np.int32)
         targets = Targets(StoredRows(_part(path, "keys")), offsets, pdfs, content["heldout"], int(content["num_pdfs"]))
@@ -108,10 +108,10 @@ class Targets:
 
 def save_targets(path: Path, keys: Sequence[str], offsets: np.ndarray, pdfs: Iterable[np.ndarray], heldout: np.ndarray, num_pdfs: int,
                  counted: bool = False) -> None:  # fmt: skip
-    """As `Targets.save`.
+    """Write targets, see `Targets.save`.
 
-    pdfs     int32, in pieces, one after the other
-    counted  whether to save `Targets.counts` too, so that no rank reads all pdfs for them
+    pdfs     int32, in successive pieces
+    counted  whether to save `Targets.counts` too, so that ranks need not read all pdfs
     """
     counts = np.zeros(num_pdfs if counted else 0, np.int64)
     with atomic_write(_part(path, "pdfs"), "wb") as f:
@@ -125,7 +125,7 @@ def save_targets(path: Path, keys: Sequence[str], offsets: np.ndarray, pdfs: Ite
 
 
 def _blocks(pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """The same numbers in blocks of a million or more, but the last."""
+    """The same numbers in blocks of at least a million, except the last."""
     block, size = [], 0
     for piece in pieces:
         block.append(piece)
@@ -142,11 +142,11 @@ def _part(path: Path, name: str) -> Path:
 
 
 def join(reader: FeatureReader, alignments: Mapping[str, Sized], max_missing: float, ali_dir: Path) -> Sequence[str]:
-    """The utterances that have features and an alignment of the same length. Logs one table of what matches and what does not.
+    """The utterances with features and an alignment of the same length. Logs a table of matches and mismatches.
 
-    alignments  {utterance: something as long as its alignment}
+    alignments  {utterance: object with the length of its alignment}
 
-    Raises UserError when more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
+    Raises UserError if more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
     """
     data, keys = reader.data, reader.keys
     lengths = np.fromiter((len(alignments.get(key, ())) for key in keys), np.int64, len(keys))
@@ -163,35 +163,35 @@ def join(reader: FeatureReader, alignments: Mapping[str, Sized], max_missing: fl
         log.info(f"length differs by {difference:+d}: {count} {_some(keys.take(np.flatnonzero(differences == difference)))}")
     if len(featureless) > max_missing * num_wanted:
         what = f"{len(featureless)} of {num_wanted} utterances of utt2spk have no features {_some(featureless)}"
-        raise UserError(f"{data}/feats.scp: {what}; make them, take these utterances away, or raise --max-missing")
+        raise UserError(f"{data}/feats.scp: {what}; compute them, remove these utterances, or raise --max-missing")
     if len(featureless) + len(without) + len(unequal) > max_missing * num_wanted:
-        beside = f"{len(featureless)} have no features, " if featureless else ""
-        what = f"{beside}{len(without)} of {num_wanted} utterances have no alignment and {len(unequal)} one of another length"
+        others = f"{len(featureless)} have no features, " if featureless else ""
+        what = f"{others}{len(without)} of {num_wanted} utterances have no alignment and {len(unequal)} an alignment of another length"
         examples = _some([*without[: _NUM_NAMED + 1], *unequal[: _NUM_NAMED + 1]])
         raise UserError(f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing")
     if not good:
-        raise UserError(f"{ali_dir} and {data} have no utterance in common to train on; align {data}, once it has features")
+        raise UserError(f"{ali_dir} and {data} have no utterance in common; compute the features of {data} and align it")
     return good
 
 
 def _some(keys: Sequence[str]) -> str:
-    """The first few of `keys`, in brackets."""
+    """The first few of `keys`, in parentheses."""
     return f"({', '.join(keys[:_NUM_NAMED])}{', ...' if len(keys) > _NUM_NAMED else ''})" if keys else ""
 
 
 def trained_tables(data: Path, inputs: InputOptions) -> list[Path]:
-    """The tables of a data directory that a training goes by, for the fingerprints of its output; utt2uniq need not be there."""
+    """The tables of a data directory that a training depends on, for the fingerprints of its output; utt2uniq only if it exists."""
     copies = Path(data) / "utt2uniq"
     return [*input_tables(data, inputs), *([copies] if copies.exists() else [])]
 
 
 def choose_heldout(keys: Sequence[str], lengths: np.ndarray, original: Callable[[str], tuple[str, str]],
                    options: HeldoutOptions) -> np.ndarray:  # fmt: skip
-    """Which utterances are held out, bool (len(keys),): whole speakers of about `heldout_share` of the frames, or utterances.
+    """Whether each utterance is held out, bool (len(keys),): whole speakers with about `heldout_share` of the frames, or utterances.
 
-    original   function that gives the utterance of which another is a copy, and its speaker; copies are held out together
+    original   function that returns the original of an utterance (utt2uniq) and its speaker; copies are held out together
 
-    Speakers are taken in random order as long as they fit; if that gives less than half the share, utterances are taken instead.
+    Speakers are selected in random order as long as they fit. If that gives less than half the share, utterances are selected instead.
     """
     budget = options.heldout_share * lengths.sum()
     for kind in (*(["speakers"] if options.heldout_by == "speaker" else []), "utterances"):

@@ -1,4 +1,4 @@
-"""From alignments and features to the directory in which the ranks of a training job find what they need."""
+"""Preparation of a training job: targets and feature tables for its ranks, from alignments and features."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from pyasr.train.targets.alignment_spool import SPOOL_FILE, AlignmentSpool
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, HeldoutOptions, choose_heldout, join, save_targets
 from pyasr.train.targets.rank_reader import FEATURES_FILE
 
-NUM_CHECKED = 100  # utterances, whether they are of the model
+NUM_CHECKED = 100  # utterances whose alignments are checked against the model
 
 
 @dataclass(frozen=True)
 class TargetOptions(HeldoutOptions):
-    """Which utterances are trained on."""
+    """Selection of the training utterances."""
 
-    max_missing: float = option(0.01, "greatest share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
+    max_missing: float = option(0.01, "maximum share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False,
                     cmvn: str = "none") -> None:  # fmt: skip
-    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz and the ranks'
-    tables. No more than one archive of alignments is in memory at a time.
+    """Check that the alignments match the features and the tree matches the model, choose the held-out set, and write OUT/targets.npz and
+    the feature tables of the ranks. At most one archive of alignments is in memory at a time.
 
-    cmvn  as in the options of the ranks' input
+    needs_heldout  whether the schedule depends on the held-out set
+    cmvn           `cmvn` of the ranks' input options
 
-    Raises UserError where they do not match, or nothing is held out and `needs_heldout`: the schedule goes by it.
+    Raises UserError if they do not match, or if `needs_heldout` and nothing is held out.
     """
     reader, transitions = FeatureReader(data, InputOptions(cmvn="none")), read_transitions(ali_dir / "final.mdl")
     with AlignmentSpool(ali_dir, transitions.tid2pdf, out / SPOOL_FILE) as spool:
@@ -45,15 +46,15 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
         offsets = spool.offsets(keys)
         heldout = choose_heldout(keys, np.diff(offsets), reader.original, options)
         if needs_heldout and not heldout.any():
-            found = "no utterance is held out, and this --schedule needs some"
-            raise UserError(f"{data}: {found}; raise --heldout-share or give another schedule")
+            found = "no utterance is held out, but this --schedule needs a held-out set"
+            raise UserError(f"{data}: {found}; raise --heldout-share or give another --schedule")
         reader.save_tables(out / FEATURES_FILE, keys, np.diff(offsets), cmvn)
         save_targets(out / TARGETS_FILE, keys, offsets, spool.targets(keys), heldout, transitions.num_pdfs, counted=True)
 
 
 def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:
-    """Raise UserError unless the alignments go through the model's HMMs: those of another model, whose transition-ids happen to be the
-    model's as well, would be silently taken for other pdfs."""
+    """Raise UserError unless the alignments are paths through the model's HMMs. Otherwise alignments of another model with valid
+    transition-ids would silently give wrong pdfs."""
     try:
         split_to_phones(transitions, alignments)
     except UserError as error:

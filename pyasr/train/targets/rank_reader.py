@@ -1,4 +1,4 @@
-"""What a rank of a training knows of the data directory: packed tables of its own utterances, which the step has made for all ranks."""
+"""A rank's view of the data directory: packed tables, written by the step for all ranks, of which a rank reads its own utterances."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FEATURES_FILE, TEACHERS_FILE = "features.npz", "teachers_features.npz"
 
 def rank_reader(directory: Path | None, data: Path, options: InputOptions, targets: Targets, keys: Iterable[str],
                 matrix: np.ndarray | None = None, name: str = FEATURES_FILE) -> FeatureReader:  # fmt: skip
-    """A reader of the utterances `keys` of `targets`, by the tables DIRECTORY/NAME; by those of `data`, as a whole, where there are none.
+    """A reader of the utterances `keys` of `targets`, through the tables DIRECTORY/NAME. Without such a file, a reader of all of `data`.
 
-    matrix  as of `FeatureReader`
+    matrix  see `FeatureReader`
     """
     if directory is None or not (directory / name).exists():
         return FeatureReader(data, options, matrix)
@@ -27,5 +27,5 @@ def rank_reader(directory: Path | None, data: Path, options: InputOptions, targe
 
 
 def are_prepared(targets: Path, *tables: Path) -> bool:
-    """Whether an interrupted run has left targets, which are written last, and tables that ranks can read."""
+    """Whether an interrupted run left targets, which are written last, and valid tables."""
     return targets.exists() and all(map(are_valid, tables))

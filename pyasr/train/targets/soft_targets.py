@@ -1,18 +1,18 @@
-r"""Targets from another network: a small network learns what a large one says of each frame (W. Chan, N. R. Ke, I. Lane, "Transferring
+r"""Soft targets: a small network is trained on the posteriors of a large one, the teacher (W. Chan, N. R. Ke, I. Lane, "Transferring
 knowledge from a RNN to a DNN", arXiv:1504.01483).
 
-Of the teacher's posteriors p_t(s) the likeliest pdfs are kept, as few as have the share m of the mass, and scaled to add up to 1:
+Of the teacher's posteriors p_t(s), the smallest set of pdfs with at least the share m of the mass is kept and scaled to sum to 1:
 
     q_t(s) = p_t(s) / sum_{r in S_t} p_t(r),    s in S_t = the smallest set with sum_{r in S_t} p_t(r) >= m
     F      = -sum_t sum_{s in S_t} q_t(s) log y_t(s)                                        y_t the softmax of the student
 
-F is the Kullback-Leibler divergence from q to y but for the entropy of q, which the student cannot change.
+F is the Kullback-Leibler divergence from q to y plus the entropy of q, which does not depend on the student.
 
-They are kept in parts of K = 65535, which are whole numbers and add up to K. With the pdfs s_1, s_2, ... of a frame, the likeliest first,
+The q are stored as whole numbers k that sum to K = 65535. With the pdfs s_1, s_2, ... of a frame in descending order of q,
 
     k_i = round(K Q_i) - round(K Q_{i-1}),   Q_i = q_t(s_1) + ... + q_t(s_i)
 
-so that k_i / K differs from q_t(s_i) by at most 1 / K, and a sum of neighbours does by no more.
+so that k_i / K differs from q_t(s_i) by at most 1 / K, and so does the sum of any run of successive k_i.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from pyasr.nn.networks.acoustic import load_model
 from pyasr.train.targets.usable_features import check_numbers
 from pyasr.train.training_options import TeacherOptions
 
-_BLOCK = 1 << 20  # posteriors that are sorted at once
+_BLOCK = 1 << 20  # posteriors sorted at once
 _PARTS = 65535  # K
 
 
 @dataclass
 class SoftTargets:
-    """Of `num` frames some pdfs each, with weights that add up to 1.
+    """Targets of `num` frames: several pdfs per frame, with weights that sum to 1. Has the methods of a target tensor that learners use.
 
     frame    int64 (M,): the frame of each entry, ascending
     pdf      int64 (M,)
     weight   float32 (M,)
-    best     int64 (num,): the pdf of the greatest weight
+    best     int64 (num,): the pdf with the maximum weight of each frame
     """
 
     frame: torch.Tensor
@@ -55,19 +55,19 @@ class SoftTargets:
         return len(self.best)
 
     def numel(self) -> int:
-        """Frames, as of a tensor of targets."""
+        """Number of frames."""
         return len(self.best)
 
     def flatten(self) -> SoftTargets:
-        """Itself, as of a tensor of targets."""
+        """Itself."""
         return self
 
     def long(self) -> SoftTargets:
-        """Itself, as of a tensor of targets."""
+        """Itself."""
         return self
 
     def chunk(self, number: int) -> list[SoftTargets]:
-        """Parts, as of a tensor of targets."""
+        """Split into parts, like `torch.Tensor.chunk`."""
         size, parts = -(-len(self) // number), []
         for begin in range(0, len(self), max(size, 1)):
             here = (self.frame >= begin) & (self.frame < begin + size)
@@ -75,7 +75,7 @@ class SoftTargets:
         return parts
 
     def followed_by(self, other: SoftTargets) -> SoftTargets:
-        """Those of more frames."""
+        """These targets followed by those of `other`."""
         frame = torch.cat([self.frame, other.frame + len(self)])
         return SoftTargets(frame, *(torch.cat([getattr(part, name) for part in (self, other)]) for name in ("pdf", "weight", "best")))
 
@@ -85,11 +85,11 @@ class SoftTargets:
 
 
 class SoftTable:
-    """The soft targets of many frames, in the place of a tensor of targets: `table[index]` are those of some of them.
+    """The soft targets of many frames, used like a tensor of targets: `table[index]` are those of some frames.
 
-    first    int64 (T + 1,): where each frame's entries begin, the likeliest first
-    entries  (M, 2), pdf and K q, as if without sign: int16, or int32 where there are more than 65536 pdfs
-    on_disk  whether both are mapped from files
+    first    int64 (T + 1,): index of each frame's first entry; entries of a frame are in descending order of weight
+    entries  (M, 2), pdf and k, unsigned values in int16, or in int32 for more than 65536 pdfs
+    on_disk  whether both are memory-mapped files
     """
 
     def __init__(self, first: torch.Tensor, entries: torch.Tensor, on_disk: bool = False):
@@ -97,7 +97,7 @@ class SoftTable:
 
     @staticmethod
     def of(counts: torch.Tensor, pdf: torch.Tensor, q: torch.Tensor, num_pdfs: int) -> SoftTable:
-        """The table of what `keep_mass` gives; `num_pdfs` are those of the network."""
+        """The table of the results of `keep_mass`; `num_pdfs`: outputs of the network."""
         first = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
         return SoftTable(first, torch.stack([pdf, _in_parts(first, q)], 1).to(entry_type(num_pdfs)))
 
@@ -107,16 +107,16 @@ class SoftTable:
 
     @property
     def nbytes(self) -> int:
-        """Of memory."""
+        """Bytes of memory; 0 for memory-mapped files."""
         return 0 if self.on_disk else self.first.nbytes + self.entries.nbytes
 
     def to(self, device: torch.device, non_blocking: bool = False) -> SoftTable:
-        """The same there."""
+        """The table on another device."""
         there = (part.to(device, non_blocking=non_blocking) for part in (self.first, self.entries))
         return SoftTable(*there, self.on_disk and device.type == "cpu")
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """What was made on another stream of the device is used on this one."""
+        """See `torch.Tensor.record_stream`."""
         for part in (self.first, self.entries):
             part.record_stream(stream)
 
@@ -132,12 +132,12 @@ class SoftTable:
 
 
 def entry_type(num_pdfs: int) -> torch.dtype:
-    """Of the entries of a table."""
+    """Type of the entries of a table."""
     return torch.int16 if num_pdfs <= 1 << 16 else torch.int32
 
 
 def _in_parts(first: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """k of q (M,), int32; the entries of frame t are first[t] .. first[t + 1] - 1, one at least."""
+    """k for q (M,), int32; the entries of frame t are first[t] .. first[t + 1] - 1, at least one."""
     sums = torch.cat([torch.zeros(1, dtype=torch.float64), q.double().cumsum(0)])
     before, frame = sums[first[:-1]], torch.arange(len(first) - 1).repeat_interleave(first.diff())
     ends = (_PARTS * (sums[1:] - before[frame]) / (sums[first[1:]] - before)[frame]).round()
@@ -147,8 +147,8 @@ def _in_parts(first: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 
 def keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(number of pdfs kept of each frame, the pdfs, their q) of log p (T, num_pdfs); the likeliest of a frame comes first. Frames are
-    sorted in blocks, which bounds the memory that is needed beside these."""
+    """(number of pdfs kept per frame, the pdfs, their q) from log p (T, num_pdfs), in descending order of q within a frame. Frames are
+    sorted in blocks, which limits the temporary memory."""
     blocks = log_posteriors.split(max(_BLOCK // log_posteriors.shape[1], 1))
     return tuple(map(torch.cat, zip(*(_keep_mass(block, mass) for block in blocks))))
 
@@ -163,38 +163,39 @@ def _keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor,
 
 
 class Teacher:
-    """Says what it thinks of the frames of utterances. Raises UserError where it has not `num_pdfs` pdfs.
+    """Computes targets of utterances with the teacher network. Raises UserError unless the network has `num_pdfs` pdfs.
 
-    open_reader  makes a reader of a data directory with these options
+    open_reader  function that opens a data directory with the given options
     """
 
     def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int,
                  open_reader: Callable[[Path, InputOptions], FeatureReader] = FeatureReader):  # fmt: skip
         self.model, self.mass, self.num_pdfs = load_model(options.teacher / MODEL_FILE), options.teacher_mass, num_pdfs
         self.reader = open_reader(options.teacher_data or data, InputOptions.load(options.teacher))
-        self.model.check_answers_on_all(options.teacher, "what is to be learned from it")
+        self.model.check_answers_on_all(options.teacher, "training on its posteriors")
         if self.model.num_pdfs != num_pdfs:
-            raise UserError(f"--teacher {options.teacher}: a network of {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
-                            f"give alignments by the tree that it was trained on")  # fmt: skip
+            raise UserError(f"--teacher {options.teacher}: the network has {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
+                            f"give alignments with the tree that the teacher was trained on")  # fmt: skip
 
     def table(self, key: str, pdfs: np.ndarray) -> tuple[SoftTable, np.ndarray]:
-        """(what it says of the frames of an utterance, sums over them): their number, those whose best pdf is the alignment's, which are
-        `pdfs`, the pdfs kept, and the entropy of q, float64 (4,). Raises UserError where it has not as many frames of it, or none."""
-        counts, pdf, q = self._said(key, len(pdfs))
+        """(targets of an utterance, sums over its frames, float64 (4,)). `pdfs` is the alignment. The sums are the number of frames, the
+        frames whose best pdf is the alignment's, the pdfs kept, and the entropy of q. Raises UserError unless the teacher's features have
+        as many frames."""
+        counts, pdf, q = self._targets(key, len(pdfs))
         right = pdf[counts.cumsum(0) - counts].numpy() == pdfs
         return SoftTable.of(counts, pdf, q, self.num_pdfs), np.array([len(right), right.sum(), len(pdf), -float(torch.xlogy(q, q).sum())])
 
-    def _said(self, key: str, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """What `keep_mass` leaves of an utterance of so many frames."""
+    def _targets(self, key: str, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Result of `keep_mass` for an utterance of `length` frames."""
         if not self.reader.has(key):
-            raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
+            raise UserError(f"{self.reader.data}: the teacher has no features of {key}; compute them, or remove the utterance")
         features = self.reader[key]
         check_numbers(features, key, self.reader.data)
-        found = computed(key, self._look_at, features)
+        found = computed(key, self._forward, features)
         if len(found[0]) != length:
-            raise UserError(f"{self.reader.data}: the teacher has {len(found[0])} frames of {key}, there are {length} targets; give the "
-                            f"features that it was trained on, of the same frames")  # fmt: skip
+            raise UserError(f"{self.reader.data}: the teacher has {len(found[0])} frames of {key}, the alignment has {length}; give "
+                            f"features of the teacher's kind with the same frames")  # fmt: skip
         return found
 
-    def _look_at(self, features: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _forward(self, features: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return keep_mass(torch.from_numpy(self.model.log_posteriors(features)), self.mass)

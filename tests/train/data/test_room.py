@@ -1,4 +1,4 @@
-"""Frames that memory does not hold are streamed, as the log says; what cannot be done is told before anything is loaded."""
+"""Frames that do not fit into memory are streamed, and the log says so. Impossible requests are refused before anything is loaded."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ print(type(corpus.training).__name__, sum(pdfs.numel() for _, pdfs in corpus.tra
 
 
 def told(monkeypatch, free=float("inf"), own=float("inf"), beside=0):
-    monkeypatch.setattr(frame_memory, "_BESIDE", beside)
+    monkeypatch.setattr(frame_memory, "_RESERVED", beside)
     monkeypatch.setattr(host_memory, "free_bytes", lambda: free)
     monkeypatch.setattr(host_memory, "left_in_limits", lambda: own)
 
@@ -63,7 +63,7 @@ def limit(of, none, comm, directory=None, mb=0):
 
 @pytest.fixture
 def shards(tmp_path):
-    """A training shard of 10 MB in 100 utterances, and an empty one."""
+    """A training shard with 10 MB in 100 utterances, and an empty shard."""
     of = shard(tmp_path / "data", 100)
     none = Shard(of.reader, of.targets, [], of.packing, of.code)
     of.num_bytes = lambda: np.full(100, MB // 10)
@@ -71,7 +71,7 @@ def shards(tmp_path):
 
 
 def test_all_ranks_of_a_host_have_room_together(shards, monkeypatch):
-    """In three quarters of what is free."""
+    """Three quarters of the free memory are for all ranks of the host together."""
     for free, own, expected in ((41 * MB, 15 * MB, 0), (39 * MB, 15 * MB, 9 * MB), (41 * MB, 13 * MB, 9 * MB), (None, 15 * MB, 0)):
         told(monkeypatch, free, own)
         found = run_threads(3, lambda comm: limit(*shards, comm))
@@ -79,7 +79,7 @@ def test_all_ranks_of_a_host_have_room_together(shards, monkeypatch):
 
 
 def test_the_rest_of_a_training_needs_memory_too(shards, monkeypatch):
-    """Libraries and the network: so much a rank. Frames for which there is just enough are kept where blocks would be too small."""
+    """Libraries and the network need a fixed amount per rank. Frames that just fit are kept in memory if blocks would be too small."""
     for free, expected in ((47 * MB, 0), (46 * MB, 9 * MB), (25 * MB, 1 * MB), (20 * MB, 0)):
         told(monkeypatch, free, beside=10 * MB)
         assert run_threads(2, lambda comm: limit(*shards, comm)) == [expected] * 2
@@ -104,8 +104,8 @@ def test_the_log_says_so_in_one_line(shards, monkeypatch, caplog):
     told(monkeypatch, 20 * MB)
     run_threads(2, lambda comm: limit(*shards, comm))
     assert [record.getMessage() for record in caplog.records] == [
-        "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host, for the network too: "
-        "they are streamed from disk, as with --max-store-mb 7"]  # fmt: skip
+        "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host, for frames and network together: "
+        "the frames are streamed from disk, as with --max-store-mb 7"]  # fmt: skip
 
 
 def test_frames_that_vary_are_two_blocks_of_all(shards, monkeypatch):
@@ -115,7 +115,7 @@ def test_frames_that_vary_are_two_blocks_of_all(shards, monkeypatch):
 
 
 def test_blocks_are_no_larger_than_needed(shards, monkeypatch):
-    """The first minibatch waits for one."""
+    """The first minibatch waits for the first block."""
     shards[0].num_bytes = lambda: np.full(100, 100 * MB)
     told(monkeypatch, 8000 * MB)
     assert limit(*shards, SoloComm()) == 1000 * MB
@@ -124,7 +124,7 @@ def test_blocks_are_no_larger_than_needed(shards, monkeypatch):
 def test_what_is_asked_for_and_does_not_fit_is_refused(shards, monkeypatch):
     told(monkeypatch, 16 * MB)
     with pytest.raises(UserError, match=r"--max-store-mb 9: the frames of a rank take 9.0 MB of memory, 8.0 MB are free for each of the 2 ranks "
-                                        r"of a host; give 6 or less, or leave it out"):  # fmt: skip
+                                        r"of a host; give 6 or less, or omit --max-store-mb"):  # fmt: skip
         run_threads(2, lambda comm: limit(*shards, comm, mb=9))
     assert run_threads(2, lambda comm: limit(*shards, comm, mb=8)) == [8 * MB] * 2
     told(monkeypatch, 1 * MB // 10)
@@ -133,7 +133,7 @@ def test_what_is_asked_for_and_does_not_fit_is_refused(shards, monkeypatch):
 
 
 def test_an_interrupted_training_goes_on_with_the_same_blocks(shards, tmp_path, monkeypatch):
-    """As long as they fit, and of as many ranks."""
+    """The job keeps the limit as long as it fits and the number of ranks is the same."""
     told(monkeypatch, 12 * MB)
     assert limit(*shards, SoloComm(), tmp_path) == 9 * MB
     told(monkeypatch, 100 * MB)
@@ -144,7 +144,7 @@ def test_an_interrupted_training_goes_on_with_the_same_blocks(shards, tmp_path, 
 
 
 def test_virtual_learners_have_room_together(tmp_path, monkeypatch):
-    """Their frames are shared and cannot be streamed, which is told before any are read."""
+    """Their frames are shared and cannot be streamed; the message comes before any frames are read."""
     targets = make_data(tmp_path / "data", {f"a-{i:02d}": 1000 for i in range(30)}, NUM_PDFS)
     targets.save(tmp_path / TARGETS_FILE)
     spec = TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), with_options())
@@ -155,7 +155,7 @@ def test_virtual_learners_have_room_together(tmp_path, monkeypatch):
 
 
 def test_streaming_by_itself_gives_the_frames_of_the_same_limit(tmp_path, monkeypatch):
-    """From the data directory to the minibatches; what fits stays as it was."""
+    """From the data directory to the minibatches. Frames that fit are kept in memory as before."""
     targets = make_data(tmp_path / "data", {f"a-{i:03d}": 100 + i for i in range(600)}, NUM_PDFS)
     options = LearnerOptions(precision="float32", device="cpu")
 
@@ -177,10 +177,10 @@ def run_with(tmp_path, size: int):
 
 
 def test_a_real_limit(tmp_path):
-    """60 MB of frames: in a process that may take 120 MB beside what a training needs they stay in memory, in one that may take 55 they are
-    streamed."""
+    """60 MB of frames stay in memory if the process may take 120 MB in addition to the training's need, and are streamed if it may take 55
+    MB."""
     targets = make_data(tmp_path / "data", {f"a-{i:03d}": 4_000 for i in range(417)}, NUM_PDFS)
     targets.save(tmp_path / "targets.npz")
     for size, kind in ((120 * MB, "ResidentFrames"), (55 * MB, "StreamedFrames")):
-        done = run_with(tmp_path, frame_memory._BESIDE + size)
+        done = run_with(tmp_path, frame_memory._RESERVED + size)
         assert done.stdout.split() == [kind, "1668000"], done.stderr

@@ -1,4 +1,4 @@
-"""Epochs in memory, streamed in blocks, and warped; features that cannot be used."""
+"""Epochs in memory, streamed in blocks, and warped; unusable features."""
 
 import logging
 import threading
@@ -33,7 +33,7 @@ def epoch_of(frames, epoch, begin=0, size=16):
 
 
 def rows(minibatches):
-    """(input, target) of every frame, in an order of their own."""
+    """(input, target) of every frame, sorted."""
     return sorted((*x.tolist(), pdf.item()) for inputs, pdfs in minibatches for x, pdf in zip(inputs, pdfs))
 
 
@@ -54,7 +54,7 @@ def test_a_streamed_epoch_has_every_frame_once(tmp_path, num_blocks):
 
 @pytest.mark.parametrize("size", [16, 100, 1000])
 def test_minibatches_go_on_over_the_ends_of_blocks(tmp_path, size):
-    """They are those of all blocks' frames one after the other: only the last of an epoch may be smaller."""
+    """The minibatches are those of the concatenated blocks: only the last minibatch of an epoch may be smaller."""
     frames = streamed(shard(tmp_path / "data", 20), 7)
     inputs, pdfs = map(torch.cat, zip(*frames.minibatches(1, 2)))
     found = list(frames.minibatches(size, 2))
@@ -73,7 +73,7 @@ def test_an_epoch_can_be_taken_up_at_every_minibatch(tmp_path):
 
 
 def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
-    """Nobody asks for the second block before it is there; the third is not begun before the first is done with."""
+    """The next block is loaded before it is requested, and the block after it only when the present one is used up."""
     of = shard(tmp_path / "data", 12)
     frames, load, loaded = streamed(of, 4), of.store, []
 
@@ -84,20 +84,20 @@ def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(of, "store", counted)
     ends = np.cumsum([of.lengths[members].sum() for members in frames.plan(1)])
     for seen, _ in enumerate(frames.minibatches(50, 1), 1):
-        number = 1 + np.searchsorted(ends, min(50 * seen, ends[-1]))  # blocks begun
+        number = 1 + np.searchsorted(ends, min(50 * seen, ends[-1]))  # blocks in use so far
         deadline = time.monotonic() + 120
         while len(loaded) <= number:
             assert time.monotonic() < deadline, "it is not loaded ahead"
             time.sleep(0.01)
         time.sleep(0.03)
         assert len(loaded) == number + 1
-    assert [epoch for epoch, _ in loaded] == [1, 1, 1, 1, 2]  # the last is the first of the next epoch
+    assert [epoch for epoch, _ in loaded] == [1, 1, 1, 1, 2]  # the last is the first block of the next epoch
     list(frames.minibatches(50, 3))
     assert {epoch for epoch, _ in loaded} == {1, 2, 3}, "there is nothing after the last epoch"
 
 
 def test_a_sample_is_read_after_what_is_being_read(tmp_path, monkeypatch):
-    """Machines of a DBN, one after the other, draw samples of the same frames; an archive is read by one thread at a time."""
+    """The RBMs of a DBN draw samples of the same frames one after the other. Only one thread at a time may read an archive."""
     of = shard(tmp_path / "data", 12)
     frames, load, reading, loaded = streamed(of, 4), of.store, threading.Lock(), []
 
@@ -139,12 +139,12 @@ def test_what_fits_is_kept_in_memory(tmp_path):
     small = open_frames(of, CPU, torch.float32, total // 2, SEED, 0)
     blocks = [of.num_bytes()[members].sum() for members in small.plan(1)]
     assert isinstance(small, StreamedFrames) and 2 * max(blocks) <= total // 2
-    with pytest.raises(UserError, match=r"--max-store-mb 0 is too little for two blocks of utterances, of which a-\d+ has 5\d frames; give \d+ or more"):
+    with pytest.raises(UserError, match=r"--max-store-mb 0: too small for two blocks, since utterance a-\d+ has 5\d frames; give \d+ or more"):
         open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0)
 
 
 def test_a_sample_counts_what_networks_answer_on(tmp_path):
-    """Every third frame; utterances are of 50 to 52 frames, four chunks of five answers each."""
+    """Every third frame has an output; utterances of 50 to 52 frames have four chunks with five outputs each."""
     of = shard(tmp_path / "data", 20)
     of.packing = Packing(2, 2, chunk=15, subsampling=3)
     frames = StreamedFrames(of, CPU, torch.float32, 0, SEED, 0)
@@ -159,7 +159,7 @@ def test_a_rank_without_utterances(tmp_path):
 
 
 def test_more_ranks_than_utterances(tmp_path):
-    """From the data directory to the model: ranks with 500, 500, 150 and no frames."""
+    """From the data directory to the model, on ranks with 500, 500, 150 and no frames."""
     lengths = {"a-0": 500, "b-0": 500, "c-0": 150, "d-0": 120}
     targets = make_data(tmp_path / "data", lengths, NUM_PDFS)
     targets.heldout[3] = True
@@ -207,8 +207,8 @@ def test_statistics_of_very_many_frames_are_of_some_utterances(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("value, sentence", [
-    (np.nan, r"a-02 has features that are no numbers \(nan in frame 7, column 3\); make .* again, or leave the utterance out"),
-    (-np.inf, r"a-02 has features that are no numbers \(-inf in frame 7, column 3\)"),
+    (np.nan, r"a-02 has features that are not finite \(nan in frame 7, column 3\); compute .* again, or remove the utterance"),
+    (-np.inf, r"a-02 has features that are not finite \(-inf in frame 7, column 3\)"),
     ("short", "a-02 has 49 frames, utt2num_frames says 50"),
     ("narrow", "a-02 has 5 columns, other utterances have 6"),
 ])  # fmt: skip
@@ -242,7 +242,7 @@ def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=f"{bad} is broken"):
         for x, _ in frames.minibatches(50, 1):
             seen.append(len(x))
-    assert sum(seen) > of.lengths[frames.plan(1)[0]].sum()  # the first blocks were
+    assert sum(seen) > of.lengths[frames.plan(1)[0]].sum()  # so are the first blocks
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")

@@ -232,7 +232,7 @@ def test_ranks_grow_alike_and_a_resumed_one_goes_on():
 
 
 def test_growth_that_cannot_be():
-    with pytest.raises(UserError, match="goes back to earlier models"):
+    with pytest.raises(UserError, match="may return to an earlier model of another shape"):
         check_growth(GROWTH, True)
     with pytest.raises(UserError, match="--mix-up 9: each of 12 pdfs needs an output"):
         Growth(GROWTH, FULL, np.ones(12), 1000, 3, SoloComm())

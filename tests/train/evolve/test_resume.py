@@ -1,4 +1,4 @@
-"""Interrupted jobs end in the same bits; checkpoints that do not fit are refused."""
+"""Interrupted jobs end bit-identical to uninterrupted ones; checkpoints that do not fit are refused."""
 
 import json
 import multiprocessing
@@ -30,7 +30,7 @@ from pyasr.train.targets.pdf_targets import Targets
 
 
 def make_frames(kind, path, dtype):
-    """Frames in memory, in four blocks, or warped anew in every epoch."""
+    """Frames in memory, in four blocks, or warped differently in every epoch."""
     if kind == "resident":
         return store(10)
     of = shard(path, 10)
@@ -52,7 +52,7 @@ def cut(comm, directory, frames, options, num_steps):
     ("warped", "float32", "exponential"),
 ])  # fmt: skip
 def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, schedule):
-    """With momentum, natural gradient and dropout, interrupted before the first checkpoint, within a block, between blocks and between
+    """With momentum, natural gradient and dropout; interrupted before the first checkpoint, within a block, between blocks and between
     epochs."""
     online = NaturalGradientOptions(natural_gradient="online")
     learner, rates = dict(momentum=0.9, precision=precision, natural_gradient=online), dict(schedule=schedule, learning_rate=0.02)
@@ -85,7 +85,8 @@ def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
 def test_models_to_be_combined_are_those_of_the_course(tmp_path, num_ranks):
-    """None that was kept after the last checkpoint by a job that broke off, and went on with other ranks, or began anew."""
+    """A job that resumes with another number of ranks, or starts again, drops the models kept after the last checkpoint of the interrupted
+    job."""
     def kept(comm, directory, num_steps):
         options = with_options(mixing=dict(period_frames=16), loop=dict(checkpoint_frames=300))
         job = training(comm, directory, store([8, 7, 6][comm.rank], comm.rank), options)
@@ -114,7 +115,7 @@ KILLED = dict(learner=dict(momentum=0.9, max_change=2.0, natural_gradient=ONLINE
 
 
 def train_streamed(data, directory):
-    """A process of the test below."""
+    """Run in a process by the test below."""
     torch.set_num_threads(1)
     targets = Targets.load(data / "targets.npz")
     of = Shard(FeatureReader(data, InputOptions(cmvn="none")), targets, targets.keys, Packing(2, 2), Plain(torch.float32))
@@ -123,7 +124,7 @@ def train_streamed(data, directory):
 
 
 def wait_for_lines(directory, number, process):
-    """Until metrics.jsonl has so many lines, or the process has ended."""
+    """Wait until metrics.jsonl has `number` lines, or the process has ended."""
     path, deadline = directory / "metrics.jsonl", time.monotonic() + 60
     while process.is_alive() and time.monotonic() < deadline:
         if path.exists() and len(path.read_bytes().splitlines()) >= number:
@@ -132,7 +133,7 @@ def wait_for_lines(directory, number, process):
 
 
 def test_killed_at_random_moments(tmp_path):
-    """Signal 9, again and again, anywhere: in a minibatch, while a block is loaded, while a checkpoint is written."""
+    """Repeated SIGKILL at random moments: in a minibatch, while a block is loaded, while a checkpoint is written."""
     of = shard(tmp_path / "data", 12)
     of.targets.save(tmp_path / "data" / "targets.npz")
     context, random = multiprocessing.get_context("forkserver"), np.random.default_rng(2026)
@@ -170,7 +171,7 @@ def number_of(directory):
 
 
 def test_checkpoints_by_time(tmp_path):
-    """Rank 0's clock makes both ranks write with a log line; without it there is one for each epoch."""
+    """Rank 0's clock makes both ranks save at a log line; without it there is one checkpoint per epoch."""
     for name, minutes in (("often", 1e-9), ("never", 0.0)):
         options = with_options(loop=dict(checkpoint_minutes=minutes, checkpoint_frames=0, log_frames=64))
         run_threads(2, lambda comm: trained(comm, tmp_path / name, store([8, 3][comm.rank]), options))
@@ -180,8 +181,8 @@ def test_checkpoints_by_time(tmp_path):
 
 @pytest.mark.parametrize("period, log_frames", [(10**6, 10), (64, 10**7)])
 def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(tmp_path, monkeypatch, period, log_frames):
-    """Where the epoch has but one mixing, or log lines are rare; not in the last one, after which a model is written. It goes on in the
-    same bits."""
+    """If the epoch has a single mixing, or log lines are rare; but not in the last epoch, after which the model is written. The job resumes
+    bit for bit."""
     options = with_options(mixing=dict(period_frames=period), loop=dict(log_frames=log_frames, checkpoint_frames=0))
     whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", store(3, comm.rank), options))
     (tmp_path / "stop").touch()
@@ -204,7 +205,7 @@ def test_checkpoint_of_another_network(tmp_path):
 
 
 def with_another_byte(content):
-    """One bit of a parameter is not what it was."""
+    """`content` with one bit of a parameter flipped."""
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
 
@@ -221,7 +222,8 @@ def test_damaged_checkpoint(tmp_path, name, damage):
 
 
 def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
-    """After two good epochs the rate makes all worse; the schedule goes back, and what was kept meanwhile is forgotten."""
+    """After two good epochs, the rate makes the model worse. The schedule returns to the best model, and models kept meanwhile are
+    removed."""
     options = with_options(schedule=dict(schedule="newbob", learning_rate=0.05, num_epochs=4), mixing=dict(period_frames=16))
     job = training(SoloComm(), tmp_path / "job", store(6), options)
     recent = RecentModels(tmp_path / "job" / MODELS, CombineOptions(combine="average"), SoloComm())
@@ -236,7 +238,7 @@ def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
 
 
 def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
-    """A velocity belongs to the parameters that were rejected."""
+    """The velocity belongs to the rejected parameters, so it is reset."""
     options = with_options(schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=2), learner=dict(momentum=0.9))
     job = training(SoloComm(), tmp_path / "job", store(4), options)
     moving = []
@@ -255,7 +257,7 @@ def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
 
 
 def test_copies_of_read_only_inputs_can_be_made_again(tmp_path):
-    """Also by root, whom no mode keeps from writing: the copies are writable."""
+    """The copies must be writable. The mode is tested, because root can write to any file."""
     inputs = [tmp_path / "final.mdl", tmp_path / "tree"]
     (tmp_path / "out").mkdir()
     for path in inputs:

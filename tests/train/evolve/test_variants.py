@@ -78,7 +78,7 @@ def accuracy(corpus, scorer):
 
 
 class Crash(Exception):
-    """The end of a rank."""
+    """Ends a rank."""
 
 
 @pytest.mark.parametrize("options, num_outputs", [(PNORM, 12), (TANH, 6)], ids=["pnorm", "tanh"])

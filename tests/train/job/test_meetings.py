@@ -1,4 +1,5 @@
-"""Asynchronous schemes meet within epochs, and save: jobs go on from there, in the same bits where time is virtual, or with other ranks."""
+"""Asynchronous schemes synchronise within epochs and save checkpoints. Jobs resume from them, bit for bit in virtual time, or with another
+number of ranks."""
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ NODES_IN_TURN = dict(parallel="hadpsgd", ranks_per_node=2, topology="exponential
 
 
 class Watched(Trainer):
-    """Takes virtual time, and remembers when it saved and what each epoch had seen."""
+    """Takes virtual time. Records when it saved, and the frames that each epoch had seen."""
 
     saved, counted = (), ()
 
@@ -44,7 +45,7 @@ def options(mixing, **loop):
 
 
 def run(how, num_ranks, directory, given, num_steps=None):
-    """Train with `how`; the last rank crashes after so many minibatches. The jobs, and their parameters."""
+    """Train with `how`; the last rank crashes after `num_steps` minibatches. Returns the jobs and their parameters."""
 
     def rank(comm):
         share = make_strategy(comm, given.mixing).share
@@ -64,7 +65,7 @@ def simulated(num_ranks, rank):
 
 @pytest.mark.parametrize("mixing", [*SCHEMES.values(), RANDOM, NODES_IN_TURN], ids=[*SCHEMES, "adpsgd-random", "hadpsgd-exponential"])
 def test_it_goes_on_bit_by_bit_in_virtual_time(tmp_path, mixing):
-    """Interrupted twice, each time within an epoch; the checkpoints from which it goes on are not those of an epoch's end."""
+    """The training is interrupted twice within an epoch. It resumes from checkpoints within epochs."""
     whole = run(simulated, 4, tmp_path / "whole", options(mixing))
     job = whole[0][0]
     ends = {sum(seen for _, seen in job.counted[: i + 1]) for i in range(3)}
@@ -84,7 +85,7 @@ def test_it_goes_on_bit_by_bit_in_virtual_time(tmp_path, mixing):
 @pytest.mark.parametrize("mixing", SCHEMES.values(), ids=SCHEMES)
 @pytest.mark.parametrize("before, now", [(4, 3), (3, 5)])
 def test_another_number_of_ranks_goes_on(tmp_path, mixing, before, now):
-    """Within the first epoch, then once more with as many: epochs have their frames, and the model is as good."""
+    """Interrupted within the first epoch, then again with the new number of ranks: epochs have their frames, and the model is as good."""
     for num_ranks in (before, now):
         with pytest.raises(Crash):
             run(run_threads, num_ranks, tmp_path / "cut", options(mixing), 15)
@@ -99,7 +100,7 @@ def test_another_number_of_ranks_goes_on(tmp_path, mixing, before, now):
 
 @pytest.mark.parametrize("mixing", SCHEMES.values(), ids=SCHEMES)
 def test_whose_clock_is_the_first_calls_all(tmp_path, mixing):
-    """To a checkpoint; without clocks there is one for each epoch."""
+    """The first rank whose clock is due makes all ranks save a checkpoint; without clocks there is one checkpoint per epoch."""
     for minutes in (0.0, 1e-9):
         jobs = run(run_threads, 4, tmp_path / f"{minutes}", options(mixing, checkpoint_minutes=minutes, checkpoint_frames=0))
         assert len({job.saved for job, _ in jobs}) == 1

@@ -1,4 +1,5 @@
-"""Too little memory is told before anything is learned, in a sentence that says what to lower; the attempt leaves no trace."""
+"""A lack of memory is reported before training, with a message that says what to lower. The trial of the largest minibatch has no side
+effects."""
 
 import os
 import re
@@ -33,8 +34,8 @@ job = training(SoloComm(), Path({directory!r}), store(200), options)
 {limit}
 job.run()
 """
-SENTENCE = (r"UserError: memory is not enough to learn from a minibatch of 8000 frames: {}; "
-            r"lower --minibatch \(now 8000\), give a --max-store-mb below the 0.34 MB of the frames, which are streamed from disk then, "
+SENTENCE = (r"UserError: memory is not enough for a minibatch of 8000 frames: {}; "
+            r"lower --minibatch \(now 8000\), give a --max-store-mb below 0.34 MB to stream the frames from disk, "
             r"or run fewer ranks on a host")  # fmt: skip
 VARIANTS = {
     "natural gradient, dropout, momentum": dict(dnn=dict(dropout=0.3), learner=dict(momentum=0.5)),
@@ -46,8 +47,8 @@ VARIANTS = {
 @pytest.mark.parametrize("groups", VARIANTS.values(), ids=list(VARIANTS))
 @pytest.mark.parametrize("kind", ["in memory", "streamed"])
 def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
-    """The same bits as without it, and as without the look at how fast a rank is by itself."""
-    num_ranks = 1 if "dnn" in groups else 2  # ranks in threads have one random state
+    """The result is bit-identical to a training without the trial and without the measurement of the single-rank throughput."""
+    num_ranks = 1 if "dnn" in groups else 2  # ranks in threads share one random state
     frames = [store(8, rank) if kind == "in memory" else streamed(shard(tmp_path / f"data{rank}", 8), 2, rank) for rank in range(num_ranks)]
 
     def rank(comm):
@@ -75,7 +76,7 @@ def test_the_attempt_is_one_on_the_largest_minibatch(tmp_path, monkeypatch):
 
 
 def test_what_it_takes_is_told(tmp_path, caplog):
-    """The hidden layer's outputs, twice; of the largest minibatch of all ranks."""
+    """Twice the outputs of the hidden layer, for the largest minibatch of all ranks."""
     caplog.set_level("INFO", "pyasr")
     options = with_options(dnn=dict(hidden_layers=1, hidden_dim=5000), learner=dict(minibatch=400))
     run_threads(2, lambda comm: training(comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0), options).check_memory())
@@ -107,7 +108,7 @@ def in_chunks(path: Path, carried: bool, num_chunks: int):
     lambda path: in_chunks(path, carried=False, num_chunks=1),
 ], ids=["soft targets", "state carried over", "three chunks", "one chunk"])  # fmt: skip
 def test_every_kind_of_minibatch_is_estimated(make, tmp_path, monkeypatch):
-    """What is estimated from a part is what the whole needs, to within a quarter."""
+    """The estimate from a part of the minibatch is within a quarter of the requirement of the whole."""
     job = training(SoloComm(), tmp_path / "out", *make(tmp_path))
     x, targets = job.training.largest(job.minibatch)
     inputs = x.x if isinstance(x, Rows) else x
@@ -130,7 +131,7 @@ def run_with(limit: str, directory: Path, **keywords):
 
 
 def test_an_allocation_that_fails(tmp_path):
-    """Address space is limited, of which the system's figure of free memory knows nothing."""
+    """The address space is limited, which the system's figure of free memory does not show."""
     limit = """
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 300_000_000
 resource.setrlimit(resource.RLIMIT_AS, (size, size))"""
@@ -140,7 +141,7 @@ resource.setrlimit(resource.RLIMIT_AS, (size, size))"""
 
 
 def test_a_job_with_less_memory_than_its_host(tmp_path):
-    """A control group as Slurm makes one for a job: its processes would be killed without a word."""
+    """In a control group as Slurm creates it for a job, processes would be killed without a message."""
     group = Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup") / f"pyasr_test_{os.getpid()}"
     try:
         group.mkdir()
@@ -156,7 +157,7 @@ def test_a_job_with_less_memory_than_its_host(tmp_path):
 
 
 def test_how_far_to_lower_is_told(tmp_path, monkeypatch):
-    """Two of the 16 frames keep 1 MB, whose derivatives take another: 2 MB a pair, of which 5 MB hold two and a half."""
+    """Two of the 16 frames keep 1 MB, and their derivatives take as much: 2 MB per pair, so 5 MB hold two and a half pairs."""
     monkeypatch.setattr(memory_check, "kept_bytes", lambda *_: 1_000_000)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 5_000_000)
     with pytest.raises(UserError, match="of 16 frames: it takes about 16 MB, 5 MB are free for each rank, enough for about 5 frames; lower --minibatch"):
@@ -164,7 +165,7 @@ def test_how_far_to_lower_is_told(tmp_path, monkeypatch):
 
 
 def test_later_failures_are_told_as_well(tmp_path):
-    """Only those for want of memory."""
+    """Only errors caused by a lack of memory become a UserError."""
     for error, told in ((torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), UserError),
                         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), UserError),
                         (RuntimeError("shapes do not fit"), RuntimeError)):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The model of one learner after the last mixing, beside that of all: which parameters it has, in which file, and after interruptions."""
+"""The model of one learner after the last mixing: its parameters, its files, and interruptions."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ def options(name, **schedule):
 
 
 def run(how, directory, given, num_steps=None):
-    """Train four learners; (job, parameters of each before its last mixing, after it) of each."""
+    """Train four learners. Returns for each (job, parameters before the consensus, parameters after the last mixing)."""
 
     def rank(comm):
         job = training(comm, directory, store(4, comm.rank), given)
@@ -54,7 +54,7 @@ def run(how, directory, given, num_steps=None):
 
 
 def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
-    """In a directed ring, with its left one; the mean of all is the model of the training."""
+    """In a directed ring, it mixes with its left neighbour; the mean of all learners is the model of the training."""
     jobs, before, after = zip(*run(run_threads, tmp_path, options("ring")))
     torch.testing.assert_close(after[0], (before[0] + before[3]) / 2)
     torch.testing.assert_close(torch.stack(after).mean(0), jobs[0].learner.flat.master, atol=1e-6, rtol=1e-5)
@@ -64,7 +64,7 @@ def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
 
 @pytest.mark.parametrize("name", ["allreduce", "gradient", "bmuf", "adpsgd", "asgd", "dpsgd", "d1d"])
 def test_it_is_that_of_all_where_a_mixing_makes_all_equal(tmp_path, name):
-    """An asynchronous learner has weights of its own; the server of asgd is no learner."""
+    """An asynchronous learner has its own parameters; the server of asgd is not a learner."""
     (job, *_), (other, _, of_second), *_ = run(lambda num, rank: run_simulated(num, rank, Network(1e-4, 1e7)), tmp_path, options(name))
     assert torch.equal(job.of_one, job.learner.flat.master) == (name in ("allreduce", "gradient", "bmuf"))
     if name == "asgd":
@@ -73,17 +73,17 @@ def test_it_is_that_of_all_where_a_mixing_makes_all_equal(tmp_path, name):
 
 @pytest.mark.parametrize("num_steps", [8, 17, 24])
 def test_an_interrupted_training_has_the_same(tmp_path, num_steps):
-    """Each learner has 13 minibatches an epoch."""
+    """Each learner has 13 minibatches per epoch."""
     given = options("ring")
     whole = run(run_threads, tmp_path / "whole", given)[0][0].of_one
     with pytest.raises(Crash):
         run(run_threads, tmp_path / "again", given, num_steps)
     assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)
-    assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)  # whose last epoch is over
+    assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)  # resumed after its last epoch
 
 
 def test_it_is_not_of_an_epoch_that_was_taken_back(tmp_path):
-    """The second epoch is worse: its rate is as if the first had gained nothing, and much too great."""
+    """The second epoch is discarded, because it is worse: its rate is much too high."""
     given = options("ring", schedule="newbob", learning_rate=0.05, num_epochs=1)
     first = run(run_threads, tmp_path / "one", given)[0][0].of_one
 
@@ -117,7 +117,7 @@ def trained(corpus, step, out, *flags, **how):
 
 @pytest.mark.parametrize("step", ["simulate_parallel.py", "train_dnn.py"])
 def test_it_can_be_decoded_by(corpus, tmp_path, capsys, step):
-    """Its directory has what decoding reads; its loss is the one that was told, worse than that of the mean of all."""
+    """Its directory has the files that decoding reads; its loss is the logged one, and differs from that of the mean of all learners."""
     how = dict(threads=True) if step == "train_dnn.py" else {}
     flag = "--num-ranks" if how else "--num-learners"
     out = trained(corpus, step, tmp_path / "out", flag, 8, **how)
@@ -133,7 +133,7 @@ def test_it_can_be_decoded_by(corpus, tmp_path, capsys, step):
 
 
 def loss(corpus, directory) -> float:
-    """Of the held-out speaker, by the model file."""
+    """Loss of the model file on the held-out speaker."""
     path, targets = corpus
     model, reader = load_scorer(directory), FeatureReader(path / "data", InputOptions.load(directory))
     lengths = np.array([reader.num_frames(key) for key in reader.keys])

@@ -1,4 +1,4 @@
-"""What a job tells: log lines, metrics.jsonl, minibatches left out, TensorBoard's files, the bar on a terminal."""
+"""Reports of a job: log lines, metrics.jsonl, skipped minibatches, TensorBoard files, the progress bar on a terminal."""
 
 import io
 import json
@@ -24,7 +24,7 @@ from pyasr.train.totals import Totals
 
 @pytest.fixture
 def told(caplog):
-    """Log lines of this program, as a list of sentences."""
+    """Log messages of pyasr, as a list."""
     caplog.set_level(logging.INFO, "pyasr")
     return lambda: [record.getMessage() for record in caplog.records]
 
@@ -46,8 +46,8 @@ def test_lines_of_a_training(tmp_path, told):
 
 @pytest.mark.parametrize("topology", [None, "fixed-ring"])
 def test_the_age_of_what_was_mixed(tmp_path, told, topology):
-    """Where learners mix with what others have published: of both learners, of which one is four times as slow; each reads the other's once
-    for each of its own moves, and once more at the beginning."""
+    """Staleness with published parameters of two learners, one of which is four times as slow. Each reads the other's parameters once for
+    each of its own moves, and once at the beginning."""
     options = mixing_options("adpsgd", topology=topology)
 
     def rank(comm):
@@ -63,7 +63,7 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
             reporter.interval(1, 100, [1.0, 5, 10], 0.1)
 
     run_simulated(2, rank, Network(latency_s=1e-6, bandwidth=1e9))
-    fast, slow = [0, 1, 2, 3, 4, 4, 5, 6, 7], [0, 3, 6]  # moves that the other is behind or ahead
+    fast, slow = [0, 1, 2, 3, 4, 4, 5, 6, 7], [0, 3, 6]  # moves by which the other learner is behind or ahead
     lines, said = metrics(tmp_path), [line for line in told() if "stale" in line]
     if not topology:
         assert not said and all("staleness" not in line for line in lines)
@@ -73,7 +73,7 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
 
 
 def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
-    """In simulated time: a message takes 0.1 s, one goes before a mixing, which takes two; rank 0 waits for rank 1 besides."""
+    """In simulated time: a message takes 0.1 s; one is sent before a mixing, which takes two. Rank 0 also waits for rank 1."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options(period_frames=10))
@@ -126,26 +126,26 @@ def test_minibatches_left_out_are_told(tmp_path, told):
     poisoned(job, (3, 5, 9))
     job.run()
     [sentence] = [line for line in told() if "left out" in line]
-    assert sentence == "minibatches left out: 3; the gradient of layers.0, layers.2 was not finite, last at step 9 of rank 0"
+    assert sentence == "minibatches skipped: 3; the gradient of layers.0, layers.2 was not finite, last at step 9 of rank 0"
     assert job.position.skipped == 3 and job.evaluate().accuracy > 0.7
     assert np.isfinite([line["objective"] for line in metrics(tmp_path / "job") if "objective" in line]).all()
 
 
 def test_too_many_minibatches_left_out_end_the_training(tmp_path):
-    """Counted over the whole training, and over its interruption."""
+    """Skipped minibatches are counted over the whole training, including before an interruption."""
     options = with_options(loop=dict(max_skipped=4))
     job = training(SoloComm(), tmp_path / "job", store(6), options)
     poisoned(job, (2, 3, 4, 22, 50))
-    with pytest.raises(UserError, match="5 minibatches were left out, more than --max-skipped 4: .* layers.2 was not finite, .* step 50"):
+    with pytest.raises(UserError, match="5 minibatches were skipped, more than --max-skipped 4: .* layers.2 was not finite, .* step 50"):
         job.run()
     again = training(SoloComm(), tmp_path / "job", store(6), options)
     poisoned(again, (3,))
-    with pytest.raises(UserError, match="[56] minibatches were left out"):
+    with pytest.raises(UserError, match="[56] minibatches were skipped"):
         again.run()
 
 
 def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
-    """Ranks apart are said to be perfect, so the average is worse in each of three epochs."""
+    """The ranks' own models report perfect results, so averaging is worse in each of three epochs."""
 
     def rank(comm):
         job = training(comm, tmp_path / "job", store(6, comm.rank))
@@ -164,13 +164,13 @@ def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
 
 
 def test_crc():
-    """The check value of CRC-32C, and RFC 3720's 32 bytes of zeros and of ones."""
+    """The check value of CRC-32C, and RFC 3720's values for 32 bytes of zeros and of ones."""
     assert tensorboard.crc32c(b"123456789") == 0xE3069283
     assert tensorboard.crc32c(bytes(32)) == 0x8A9136AA and tensorboard.crc32c(b"\xff" * 32) == 0x62A8AB43
 
 
 def test_event_files_are_those_of_tensorboard(tmp_path, monkeypatch):
-    """Byte for byte what tensorboard 2.21 writes for these events at time 1.5."""
+    """Byte for byte the output of tensorboard 2.21 for these events at time 1.5."""
     monkeypatch.setattr(time, "time", lambda: 1.5)
     with tensorboard.EventWriter(tmp_path, 300_000) as events:
         events.add(300_000, {"train/objective": -2.25, "rate": 0.5})
@@ -185,7 +185,7 @@ def test_event_files_are_those_of_tensorboard(tmp_path, monkeypatch):
 
 
 def fields(content):
-    """(number, value) of a protocol buffer's fields, by the wire format."""
+    """(number, value) of the fields of a protocol buffer, decoded by the wire format."""
     place = 0
 
     def varint():
@@ -211,7 +211,7 @@ def fields(content):
 
 
 def scalars_in(path):
-    """(step, tag, value) of an event file."""
+    """(step, tag, value) of the events in a file."""
     content = path.read_bytes()
     while content:
         [length] = struct.unpack("<Q", content[:8])
@@ -235,7 +235,7 @@ def test_curves_of_a_training(tmp_path):
 
 
 def test_tensorboard_reads_them(tmp_path):
-    """Points of an interrupted run after its checkpoint are dropped."""
+    """Points that an interrupted run wrote after its checkpoint are dropped."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for first, values in ((0, (1.0, 2.0, 3.0)), (200, (4.0, 5.0))):
         with tensorboard.EventWriter(tmp_path, first) as events:
@@ -283,7 +283,7 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
 
 
 def test_a_line_without_a_terminal(tmp_path, monkeypatch):
-    """Of the newest of several trainings, or the job's log; on a terminal the bar says so."""
+    """The line shows the newest of several trainings, or the job's log; on a terminal there is none, since the bar shows it."""
     log = tmp_path / "train.log"
     log.write_text("14:02:10 train_rank[0]: reading\n")
     assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) == "reading"

@@ -1,4 +1,4 @@
-"""A checkpoint is taken up by another number of ranks: nothing hangs, every epoch has its frames, and the model is as good."""
+"""A job resumes with another number of ranks: nothing hangs, every epoch has its frames, and the model is as good."""
 
 import shutil
 
@@ -20,13 +20,13 @@ ONLINE = NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)
 
 
 def options(name="allreduce", **schedule):
-    """Without dropout: its generator is the process's, and so of all ranks in threads."""
+    """Without dropout, because its generator is the process's, and so shared by all ranks in threads."""
     return with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(learning_rate=0.03, num_epochs=3, **schedule),
                         learner=dict(momentum=0.5, natural_gradient=ONLINE), loop=dict(checkpoint_frames=100, log_frames=150))  # fmt: skip
 
 
 class Counted(Trainer):
-    """Remembers the frames whose sums each epoch had."""
+    """Records the number of frames in the sums of each epoch."""
 
     def _end_epoch(self):
         total = self.comm.reduce_scalar(self.position.epoch_sums[2])
@@ -35,7 +35,8 @@ class Counted(Trainer):
 
 
 def run_ranks(num, directory, given, num_steps=None, frames=None):
-    """Train on `num` ranks, the first of which crashes after so many minibatches; (counts, accuracy, parameters) of each."""
+    """Train on `num` ranks, the first of which crashes after `num_steps` minibatches. Returns (counts, accuracy, parameters) of each
+    rank."""
 
     def rank(comm):
         job = training(comm, directory, (frames or (lambda comm: store(SHARDS[num][comm.rank], comm.rank)))(comm), given, Counted)
@@ -55,7 +56,7 @@ def cut(num, directory, given, num_steps, **keywords):
 @pytest.mark.parametrize("name, before, now", [("allreduce", 3, 2), ("allreduce", 2, 5), ("fixed-ring", 3, 2), ("fixed-ring", 5, 1),
                                                ("d1d", 2, 5), ("bmuf", 2, 3), ("gradient", 2, 5)])  # fmt: skip
 def test_another_number_of_ranks_goes_on(tmp_path, name, before, now):
-    """From within the second epoch."""
+    """From a checkpoint within the second epoch."""
     per_epoch = -(-50 * SHARDS[before][0] // 16)
     cut(before, tmp_path, options(name), per_epoch + per_epoch // 2 + 1)
     assert EPOCH_FRAMES < int(last_place(tmp_path, "checkpoint").split()[1]) < 2 * EPOCH_FRAMES
@@ -70,7 +71,7 @@ def test_another_number_of_ranks_goes_on(tmp_path, name, before, now):
                                             ("easgd", "exponential"), ("post-local", "newbob-accuracy"),
                                             ("dpsgd", "exponential")])  # fmt: skip
 def test_from_hand_to_hand(tmp_path, name, schedule):
-    """Three ranks, two, five, then one; the last but one is interrupted once more, and its resumption with as many is exact."""
+    """Three ranks, two, five, then one. The job with five is interrupted once more, and resuming with the same number is exact."""
     given = options(name, schedule=schedule, step_epochs="1.5" if schedule == "step" else "")
     cut(3, tmp_path / "a", given, 8)
     cut(2, tmp_path / "a", given, 15)
@@ -85,7 +86,7 @@ def test_from_hand_to_hand(tmp_path, name, schedule):
 
 @pytest.mark.parametrize("before, now, num_steps", [(2, 4, 50), (4, 3, 32)])
 def test_kaldis_epochs_keep_their_frames(tmp_path, before, now, num_steps):
-    """An iteration has whole frames for each rank that learns, so an epoch may have up to one more for each."""
+    """An iteration has whole frames for each learning rank, so an epoch may have up to one frame more per rank."""
     given = options("kaldi")
 
     def all_data(comm):
@@ -100,7 +101,7 @@ def test_kaldis_epochs_keep_their_frames(tmp_path, before, now, num_steps):
 
 
 def test_streamed_frames(tmp_path):
-    """The place at which a rank begins lies within a block."""
+    """The rank's first frame is within a block."""
 
     def frames(num):
         return lambda comm: streamed(shard(tmp_path / f"data{num}.{comm.rank}.{next(counter)}", 12 // num), 2, comm.rank)
@@ -113,7 +114,8 @@ def test_streamed_frames(tmp_path):
 
 @pytest.mark.parametrize("name", ["ring", "d1d", "easgd"])
 def test_others_take_up_the_consensus(tmp_path, name):
-    """Where ranks hold parameters of their own, the shared part has their mean, with what is on its way; or the centre."""
+    """If ranks have their own parameters, the shared part of the checkpoint has their mean, including mixings in progress, or the
+    centre."""
     cut(3, tmp_path, options(name), 14)
     files = [load_tensors(path) for path in sorted((tmp_path / "checkpoint").glob("*.pt"))]
     masters = [content["own"]["master"] for content in files]
@@ -141,7 +143,7 @@ def test_the_block_momentum_is_taken_up(tmp_path):
 
 @pytest.mark.parametrize("name", ["gradient", "allreduce"])
 def test_ranks_that_were_not_there_take_up_the_momentum_of_the_first(tmp_path, name):
-    """With `gradient` it is that of all, so that they go on taking the same steps."""
+    """With `gradient` all ranks have equal momentum, so they continue to apply the same updates."""
     cut(2, tmp_path, options(name), 14)
     before = [load_tensors(path)["own"]["learner"] for path in sorted((tmp_path / "checkpoint").glob("*.pt"))]
 

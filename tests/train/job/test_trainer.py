@@ -1,4 +1,4 @@
-"""The training loop on virtual ranks: equality with larger batches, uneven shards, what it tells."""
+"""The training loop on virtual ranks: equality with larger minibatches, uneven shards, reports."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ class FixedOrderStore(FrameStore):
 
 @pytest.mark.parametrize("convention, scaling", [("mean", "none"), ("sum", "linear")])
 def test_two_ranks_mixing_every_minibatch_equal_one_with_twice_the_batch(tmp_path, convention, scaling):
-    """Averaged over minibatches, the mean of two ranks' updates is the update by the mean gradient of both. By sums, with the rate
-    times 2, it is the update by the summed gradient."""
+    """With gradients averaged over minibatches, the mean of two ranks' updates is the update by the mean gradient of both. With sums and
+    twice the rate, it is the update by the summed gradient."""
     whole = store(8, kind=FixedOrderStore, context=0, length=32)
     blocks = np.arange(whole.num_frames).reshape(-1, 2, 16)  # minibatch, rank, frame
     halves = []
@@ -55,7 +55,7 @@ def test_uneven_shards_end_together_and_learn(tmp_path):
 
 @pytest.mark.parametrize("minibatch", [1, 49, 50, 1000])
 def test_minibatches_of_any_size(tmp_path, minibatch):
-    """One frame; a last minibatch of one frame; one that is whole; one that is larger than the data."""
+    """One frame; a last minibatch of one frame; a single full minibatch; a minibatch larger than the data."""
     options = with_options(learner=dict(minibatch=minibatch), schedule=dict(learning_rate=0.02, num_epochs=2))
     job = training(SoloComm(), tmp_path / "job", store(1), options)
     sizes, step = [], job.learner.step
@@ -72,7 +72,7 @@ def test_divergence_is_told(tmp_path):
 
 
 def test_rate_follows_the_frames_between_mixings(tmp_path):
-    """Halved after 1.5 of 3 epochs of 500 frames; ranks mix every 64."""
+    """Halved after 1.5 of 3 epochs of 500 frames; ranks mix every 64 frames."""
     schedule = dict(schedule="step", step_epochs="1.5", learning_rate=0.08)
     job = training(SoloComm(), tmp_path / "job", store(10), with_options(schedule=schedule, loop=dict(log_frames=100)))
     rates, step = [], job.learner.step
@@ -83,8 +83,8 @@ def test_rate_follows_the_frames_between_mixings(tmp_path):
 
 
 def test_the_penalty_is_that_of_one_rank_while_few_learn(tmp_path):
-    """As in nnet3, l2 / J on each of J ranks that learn, at J times the rate of one. So where nothing else moves parameters, a minibatch of
-    N frames makes of them what it would on one rank, (1 - 2 lr l2 N) times them, however many ranks learn."""
+    """As in nnet3, l2 / J on each of J learning ranks, at J times the rate of one. If nothing else changes the parameters, a minibatch of N
+    frames multiplies them by 1 - 2 lr l2 N, as on one rank, however many ranks learn."""
     rate, l2 = 1e-3, 0.5
     options = with_options(mixing=dict(parallel="kaldi", period_frames=20), learner=dict(l2=l2, minibatch=10),
                            schedule=dict(learning_rate=rate, final_factor=1.0, lr_convention="sum", num_epochs=2))  # fmt: skip

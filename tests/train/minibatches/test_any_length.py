@@ -129,7 +129,7 @@ def test_lattices(lattices, tmp_path, chunk):
 
 def test_an_utterance_too_long_for_memory_ends_the_step_by_its_name(lattices, tmp_path, monkeypatch):
     """Before training starts; the same command trains when memory suffices."""
-    told = "data: a-2 has 10000 frames, too many to be learned as a whole: it takes about .* MB are free for each rank; cut it into shorter"
+    told = "data: a-2 has 10000 frames, too many to train on as a whole: it takes about .* MB are free for each rank; cut it into shorter"
     with monkeypatch.context() as patched, pytest.raises(UserError, match=told):
         patched.setattr(memory_check, "free_bytes", lambda device: 100_000)
         smbr(lattices, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Networks of layers over time through the real loop: chunks, ranks, checkpoints, and the step with MPI."""
+"""Networks of layers over time in the training loop: chunks, ranks, checkpoints, and the step with MPI."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ NETWORKS = {
 
 
 class Dying(Trainer):
-    """Ends after a checkpoint in the first epoch."""
+    """Crashes after a checkpoint in the first epoch."""
 
     def _save(self, equal):
         super()._save(equal)
@@ -50,7 +50,7 @@ class Dying(Trainer):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """24 utterances of 31 to 54 frames, four of which are held out."""
+    """24 utterances of 31 to 54 frames, of which four are held out."""
     path = tmp_path_factory.mktemp("corpus")
     targets = make_data(path / "data", {f"a-{i:02d}": 31 + i for i in range(24)}, NUM_PDFS)
     dataclasses.replace(targets, heldout=np.arange(24) % 6 == 0).save(path / TARGETS_FILE)
@@ -72,8 +72,8 @@ def metrics_of(out: Path) -> list[dict]:
 
 @pytest.mark.parametrize("name, carry_state", [*((name, False) for name in NETWORKS), ("lstm", True)])
 def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, carry_state):
-    """On two ranks with natural gradient; held-out accuracy is that of the model on the utterances, which it cuts as training did, or reads
-    in one piece where states were carried. The CNN's channels are features and both orders of derivatives."""
+    """On two ranks with natural gradient. The held-out accuracy is that of the model on the utterances, which it cuts into chunks as in
+    training, or reads as a whole if states were carried. The channels of the CNN are features and both orders of derivatives."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4), max_change=0.5)
     spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, deltas=2 if name == "cnn" else 0, learner=learner,
                    schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5))  # fmt: skip
@@ -88,7 +88,7 @@ def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, c
 
 
 def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
-    """Slopes over five frames, worked out here; ends are repeated."""
+    """Slopes over five frames, computed here; the first and last frames are repeated."""
     plain, derived = (FeatureReader(corpus / "data", InputOptions(cmvn="none", deltas=order))["a-03"] for order in (0, 2))
     static = torch.nn.functional.pad(torch.from_numpy(plain).T, (4, 4), mode="replicate").T
     first = sum(k * (static[2 + k : len(static) - 2 + k] - static[2 - k : len(static) - 2 - k]) for k in (1, 2)) / 10
@@ -109,7 +109,7 @@ def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
     ("allreduce", "carried in blocks", {}),
 ])  # fmt: skip
 def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, other):
-    """An interrupted training ends with the same model; asynchronous ones with some."""
+    """An interrupted training ends with the same model; with asynchronous schemes it only ends."""
     if name == "carried in blocks":
         monkeypatch.setattr(Shard, "varies", True)
         monkeypatch.setattr(minibatch_stream, "_num_blocks", lambda num_bytes, room: 3)
@@ -128,7 +128,7 @@ def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, ot
 
 
 def test_scheduled_dropout_of_chunks_goes_on(corpus, tmp_path):
-    """In the same bits, on a rank whose random numbers are its own."""
+    """Bit for bit, on a rank that has its own random numbers."""
     groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200))
     groups["learner"] = dict(dropout_schedule="0,0@0.2,0.4@0.5,0.1")
     whole, again = (spec_of(corpus, tmp_path / name, NETWORKS["tdnnf"], **groups) for name in ("whole", "again"))
@@ -143,7 +143,7 @@ def test_scheduled_dropout_of_chunks_goes_on(corpus, tmp_path):
 
 @pytest.mark.parametrize("name, carry_state", [("tdnn", False), ("lstm", True)])
 def test_another_number_of_ranks_goes_on(corpus, tmp_path, name, carry_state):
-    """In whole chunks, and no chunk is trained on twice in the epoch."""
+    """Ranks skip whole chunks, and no chunk is trained on twice in the epoch."""
     groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200))
     spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, **groups)
     with pytest.raises(Crash):
@@ -156,7 +156,7 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, name, carry_state):
 @pytest.mark.parametrize("name, carry_state, share", [("blstm", False, 0.85), ("lstm", True, 0.95)])
 @pytest.mark.parametrize("scheme", strategy_names())
 def test_every_scheme_learns(corpus, tmp_path, scheme, name, carry_state, share):
-    """Networks that begin by guessing: chunks of a BLSTM, and of an LSTM whose state is carried over."""
+    """Networks that start at the level of guessing: chunks of a BLSTM, and of an LSTM with carried state."""
     groups = dict(mixing=dict(parallel=scheme, period_frames=200, ranks_per_node=2), learner=dict(max_change=1.0))
     schedule = dict(num_epochs=2, learning_rate=5.0, lr_scaling="none")
     spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, schedule=schedule, **groups)
@@ -165,7 +165,8 @@ def test_every_scheme_learns(corpus, tmp_path, scheme, name, carry_state, share)
 
 
 def test_what_is_remembered_over_chunks_can_be_learned(tmp_path):
-    """The first frame of an utterance tells the pdf of all of them, chunks later too; without a carried state of the first chunk's alone."""
+    """The first frame of an utterance determines the pdf of all its frames, also in later chunks. Without carried state, only the first
+    chunk can be learned."""
     rng, lengths = np.random.default_rng(5), {f"a-{i:02d}": 12 + i % 9 for i in range(60)}
     pdfs = {key: np.full(n, rng.integers(2), np.int32) for key, n in lengths.items()}
     data = tmp_path / "data"
@@ -198,7 +199,7 @@ def test_averages_of_models_and_priors_from_posteriors(corpus, tmp_path):
 
 def test_chunks_fit_the_network(corpus, tmp_path):
     spec = spec_of(corpus, tmp_path / "out", "tdnn splice=-1..1 stride=3 dim=8")
-    with pytest.raises(UserError, match="--chunk 10: the network answers on every 3. frame"):
+    with pytest.raises(UserError, match="--chunk 10: the network has one output per 3 frames; give a multiple of 3"):
         train_rank(spec, SoloComm())
 
 

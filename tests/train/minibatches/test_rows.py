@@ -1,4 +1,4 @@
-"""State that is carried from chunk to chunk: who follows whom in which row, and that chunks come to what whole utterances come to."""
+"""Carried states: the order of chunks in rows, and equality of chunks with carried state and whole utterances."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_rows_are_those_of_the_docstring():
 
 @pytest.mark.parametrize("num_rows", [1, 3, 8, 50])
 def test_rows_are_dealt_in_order_and_evenly(num_rows):
-    """Each row takes utterances without a gap; the next utterance went to a row that was free before all others."""
+    """Each row has whole utterances without gaps, and the lengths of rows differ by at most the longest utterance."""
     num_chunks, order = np.random.default_rng(3).integers(0, 9, 40), np.random.default_rng(4).permutation(40)
     chunks, sizes = deal(num_chunks, order, num_rows)
     assert sorted(chunks.tolist()) == list(range(num_chunks.sum()))
@@ -52,7 +52,7 @@ def test_rows_are_dealt_in_order_and_evenly(num_rows):
 
 @pytest.mark.parametrize("left, right", [(0, 0), (2, 3)])
 def test_a_chunk_follows_the_one_before_in_its_row(left, right):
-    """Every frame is a target once; where no utterance begins, a chunk begins behind the last frame of its row's chunk before."""
+    """Every frame is a target once. Each chunk either begins an utterance or follows the last frame of the previous chunk in its row."""
     features, numbers = utterances(LENGTHS)
     last, seen = {}, []
     for x, targets in store_of(features, numbers, left, right).shuffled(3 * CHUNK, 0, 777, 1):
@@ -81,7 +81,7 @@ def test_an_epoch_is_shuffled_and_can_be_taken_up_anywhere():
 
 
 def test_a_row_keeps_its_state_when_minibatches_are_cut():
-    """Halves, and a minibatch of which the first rows have been before, go on as the whole does."""
+    """Two halves of a minibatch give the same outputs as the whole minibatch."""
     features, numbers = utterances(LENGTHS)
     learner, store = learner_of(["lstm cells=4", "delay frames=1"]), store_of(features, numbers, right=1)
     learner.network.eval()
@@ -99,7 +99,7 @@ def learner_of(lines, dim=DIM, **options) -> Learner:
 
 
 def speech(seed=0):
-    """Random features and pdfs of utterances of LENGTHS frames."""
+    """Random features and pdfs of utterances with LENGTHS frames."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal((n, DIM)).astype(np.float32) for n in LENGTHS], [rng.integers(NUM_PDFS, size=n) for n in LENGTHS]
 
@@ -118,7 +118,7 @@ def test_with_a_learning_rate_of_0_chunks_come_to_what_whole_utterances_do(lines
 
 
 def truncated(network, features: torch.Tensor, pdfs: torch.Tensor, late: int) -> torch.Tensor:
-    """The loss of an utterance by torch's own LSTM, in one piece but that the state is a constant wherever a chunk begins; float64."""
+    """The loss of an utterance with torch's own LSTM, computed in one piece with the state detached at each chunk boundary; float64."""
     affine, lstm = network.layers[0].others[0].double(), torch.nn.LSTM(6, 5).double()
     own = network.layers[1].directions[0].double()
     names = ("weight_ih_l0", own.input.weight), ("weight_hh_l0", own.recurrent.weight), ("bias_ih_l0", own.input.bias)
@@ -137,7 +137,7 @@ def truncated(network, features: torch.Tensor, pdfs: torch.Tensor, late: int) ->
 
 @pytest.mark.parametrize("late", [0, 2])
 def test_gradients_are_those_of_truncated_backpropagation_through_time(late):
-    """Summed over an epoch's minibatches, against whole utterances in float64."""
+    """Gradients summed over an epoch's minibatches are compared with whole utterances in float64."""
     lines = ["tdnn splice=-1..1 dim=6 activation=tanh", "lstm cells=5"] + [f"delay frames={late}"] * (late > 0)
     features, targets = speech()
     learner, exact = learner_of(lines), learner_of(lines).network

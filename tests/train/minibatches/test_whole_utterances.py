@@ -1,4 +1,4 @@
-"""Minibatches of whole utterances: of any length that memory allows, of features that are numbers."""
+"""Minibatches of whole utterances: any length that fits into memory, and finite features."""
 
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ BACKWARDS_TOO = ["tdnn splice=-1..1 dim=6", "blstm cells=4 recurrent=2", "blstm 
 
 
 def utterances_of(data, minibatch=400, lines=LINES) -> PaddedUtterances:
-    """Those of a data directory, each with the label 1."""
+    """Utterances of a data directory, each with the label 1."""
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     num = len(reader.keys)
     targets = Targets(reader.keys, np.arange(num + 1), np.ones(num, np.int32), np.zeros(num, bool), NUM_UNITS)
@@ -42,14 +42,14 @@ def learner_of(lines=LINES) -> Learner:
 
 
 def job_of(learner, utterances) -> SimpleNamespace:
-    """What the check of memory asks of a training."""
+    """The parts of a training that the memory check uses."""
     return SimpleNamespace(learner=learner, training=utterances, comm=SoloComm(), minibatch=utterances.minibatch,
                            what_to_lower=lambda: "lower --minibatch")  # fmt: skip
 
 
 @pytest.mark.parametrize("lines", [LINES, BACKWARDS_TOO], ids=["LSTM", "BLSTM"])
 def test_lengths_from_1_frame_to_10000(tmp_path, lines):
-    """Every minibatch has a finite loss that changes the parameters, and each utterance comes once."""
+    """Every minibatch has a finite loss that changes the parameters, and each utterance occurs once."""
     lengths = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
     make_data(tmp_path / "data", lengths, NUM_UNITS)
     utterances, learner, seen = utterances_of(tmp_path / "data", lines=lines), learner_of(lines), []
@@ -62,8 +62,8 @@ def test_lengths_from_1_frame_to_10000(tmp_path, lines):
 
 
 @pytest.mark.parametrize("fault, sentence", [
-    (np.nan, r"a-02 has features that are no numbers \(nan in frame 7, column 3\); make the features of .* again, or leave the utterance out"),
-    (np.inf, r"a-02 has features that are no numbers \(inf in frame 7, column 3\)"),
+    (np.nan, r"a-02 has features that are not finite \(nan in frame 7, column 3\); compute the features of .* again, or remove the utterance"),
+    (np.inf, r"a-02 has features that are not finite \(inf in frame 7, column 3\)"),
     ("narrow", "a-02 has 5 columns, other utterances have 6"),
     ("short", "a-02 has 19 frames, utt2num_frames says 20"),
 ])  # fmt: skip
@@ -93,12 +93,12 @@ def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path,
     kept = [memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network) for i in (0, 3)]
     assert 35 < kept[1] / kept[0] < 51
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.5 * kept[1])
-    with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to be learned as a whole: it takes about \d MB of memory, \d MB are free"):
+    with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to train on as a whole: it takes about \d MB of memory, \d MB are free"):
         memory_check.check_utterances_fit(job)
 
 
 def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path, monkeypatch):
-    """Each of them fits; the processor's system might kill the process in place of an error."""
+    """Each utterance fits alone. On a CPU, the system might kill the process instead of raising an error."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
     kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
@@ -111,7 +111,7 @@ def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path,
 
 
 def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monkeypatch):
-    """What is estimated is about twice what it will take, as it gives up memory while it computes derivatives."""
+    """The estimate is about twice the requirement on a GPU, which frees memory while it computes derivatives."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
     kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
@@ -125,7 +125,7 @@ def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monke
 
 
 def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
-    """Here not that of the longest utterance; frames that are repeated count."""
+    """Here it does not contain the longest utterance; padding frames count."""
     make_data(tmp_path / "data", {"a-0": 70, "a-1": 100, "a-2": 66, "a-3": 60}, NUM_UNITS)
     utterances = utterances_of(tmp_path / "data", minibatch=150)
     x, supervision = utterances.largest(800)
@@ -133,7 +133,7 @@ def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
 
 
 def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_path):
-    """Here not that of the longest utterance."""
+    """Here it does not contain the longest utterance."""
     references = make_data(tmp_path / "data", {"a-0": 60, "a-1": 100, "a-2": 60, "a-3": 50}, NUM_UNITS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
     model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
@@ -149,7 +149,7 @@ def units_of_minibatches(utterances: PaddedUtterances) -> list[int]:
 
 @pytest.mark.parametrize("minibatch, tolerance", [(1, 0), (30, 0.02), (120, 0.05), (1000, 0.05)])
 def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, tolerance):
-    """Also where utterances are longer than a minibatch should be, each of which is one by itself."""
+    """Also if utterances are longer than a minibatch should be; each of them is a minibatch of its own."""
     make_data(tmp_path / "data", {f"a-{i:03}": 20 + i % 50 for i in range(300)}, NUM_UNITS)
     utterances = utterances_of(tmp_path / "data", minibatch)
     found = units_of_minibatches(utterances)
@@ -158,7 +158,8 @@ def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, t
 
 @pytest.mark.parametrize("kind, minibatch", [("lattices", 1), ("lattices", 150), ("padded", 1), ("padded", 300)])
 def test_places_to_go_on_from(tmp_path, kind, minibatch):
-    """From wherever others have taken an epoch to, an interruption goes on where it was, and the frames to come are all that come."""
+    """After a resumption with another number of ranks, which starts at any place of an epoch, a further interruption resumes exactly, and
+    the remaining frames are complete."""
     lengths = {f"a-{i:02}": length for i, length in enumerate(np.random.default_rng(2).integers(20, 200, 30))}
     references = make_data(tmp_path / "data", lengths, NUM_UNITS)
     if kind == "padded":

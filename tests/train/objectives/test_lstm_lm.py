@@ -145,8 +145,8 @@ def test_an_epoch_that_diverges_is_taken_back(corpus, capsys):
 
 
 @pytest.mark.parametrize(("names", "content", "message"), [
-    (dict(text="empty"), "", "empty: there are no words in it"),
-    (dict(heldout="empty"), "u1\n", "empty: there are no words in it"),
+    (dict(text="empty"), "", "empty: it contains no words"),
+    (dict(heldout="empty"), "u1\n", "empty: it contains no words"),
     (dict(words="others"), "x\ny\n<unk>\n", "text: none of its words is in the vocabulary"),
     (dict(words="no-unk"), "a\nb\nc\nd\ne\n", "neither 'strange' nor the OOV word '<unk>' that would replace it is in the vocabulary"),
     (dict(text="nowhere"), None, "nowhere: no such file"),

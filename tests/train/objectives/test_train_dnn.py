@@ -79,14 +79,15 @@ def test_schemes_that_do_not_take_the_ranks_are_refused_before_these_begin(flags
 
 
 def rank_processes(directory):
-    """Ids of the ranks that work in `directory`, in order; their witnesses, which have forked them, have the same command line."""
+    """Process ids of the ranks that work in `directory`, in order. Their parent processes, which forked them, have the same command
+    line."""
     parents = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_text().split("\0")
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # harmless: it has just ended
+            continue  # harmless: the process has just ended
         if words[1:3] == ["-m", "mpi4py"] and any(word.startswith(str(directory)) for word in words):
             parents[int(process.name)] = parent
     return sorted((pid for pid, parent in parents.items() if parent in parents), key=parents.get)
@@ -130,7 +131,7 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path)
 
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus, tmp_path):
-    """Without any checkpoint by the clock, and goes on from there."""
+    """Without checkpoints by the clock. The training resumes from there."""
     flags = ["--num-epochs", 1000, "--schedule", "newbob", "--start-halving-gain", 0, "--checkpoint-minutes", 0, "--log-frames", 50_000]
     process = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
     log = tmp_path / "cut.tmp" / "log" / "train.log"
@@ -148,7 +149,7 @@ def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus
 
 
 def listening():
-    """Of a step that is to be interrupted, also where the tests themselves run in the background of a script."""
+    """Restore signal handling in a step that will be interrupted, also if the tests run in the background of a script."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

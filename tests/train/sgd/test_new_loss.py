@@ -1,4 +1,4 @@
-"""A new loss as docs/extending/loss.md describes it: its two files, written as they stand there, on toy data."""
+"""The new loss of docs/extending/loss.md: its two files, copied from the page, on toy data."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    """The directory of the two files."""
+    """Directory of the two files."""
     path, text = tmp_path_factory.mktemp("local"), (ROOT / "docs/extending/loss.md").read_text()
     names, blocks = re.findall(r"`(\w+\.py)`:\n", text), re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert names == ["focal.py", "train_focal.py"] and len(blocks) == 2
@@ -66,7 +66,7 @@ def objectives(out) -> list[float]:
 
 
 def test_it_is_learned_and_resumed_in_the_same_bits(focal, local, corpus, tmp_path, capsys):
-    """Two ranks; it is less than the cross-entropy, which another gamma shows."""
+    """On two ranks. The loss is lower than the cross-entropy, and another gamma changes it."""
     train(local, corpus, tmp_path / "whole")
     with power_cut(Learner, 25):
         train(local, corpus, tmp_path / "cut")
@@ -82,7 +82,7 @@ def test_it_is_learned_and_resumed_in_the_same_bits(focal, local, corpus, tmp_pa
 
 
 def test_real_ranks_find_its_class(local, corpus, tmp_path):
-    """The step as a program: they import the class that the spec names."""
+    """The step runs as a program; ranks import the class that the spec names."""
     out, named = tmp_path / "out", (corpus / name for name in ("data", "lang", "ali"))
     command = list(map(str, [sys.executable, local / "train_focal.py", *FLAGS, "--num-epochs", 1, *named, out]))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(local), str(ROOT)])}
@@ -93,7 +93,7 @@ def test_real_ranks_find_its_class(local, corpus, tmp_path):
 
 
 def test_the_loss_is_what_the_text_says(focal):
-    """Of frames with targets alone, and with its derivative; gamma 0 is the cross-entropy."""
+    """The loss is summed over frames with targets only, and its derivative is correct; gamma 0 is the cross-entropy."""
     logits, pdfs = torch.randn(7, NUM_PDFS, dtype=torch.float64, requires_grad=True), torch.tensor([0, 4, 2, NO_TARGET, 1, 1, 3])
     p = torch.stack([logits[i].softmax(0)[pdf] for i, pdf in enumerate(pdfs.tolist()) if pdf != NO_TARGET])
     torch.testing.assert_close(focal.of_frames(logits, pdfs), -((1 - p) ** 2 * p.log()).sum())
@@ -103,7 +103,7 @@ def test_the_loss_is_what_the_text_says(focal):
 def test_what_needs_the_cross_entropy_is_refused(focal, local, corpus, tmp_path):
     (tmp_path / "x.net").write_text("lstm cells=4")
     words = [corpus / name for name in ("data", "lang", "ali")]
-    with pytest.raises(UserError, match="--carry-state: it works with the cross-entropy alone, and this step trains by focal:Focal"):
+    with pytest.raises(UserError, match="--carry-state: it needs the cross-entropy, but the criterion of this step is focal:Focal"):
         run_here("train_focal.py", "--network", tmp_path / "x.net", "--carry-state", "true", *words, tmp_path / "out", folder=local)
     assert not (tmp_path / "out").exists()
 
@@ -118,7 +118,7 @@ def test_a_class_that_is_not_there_is_named(name, sentence):
 
 
 def test_its_steps_are_not_taken_for_those_of_the_cross_entropy(focal):
-    """A captured step of a plain network computes the cross-entropy itself."""
+    """Captured steps of plain networks compute the cross-entropy themselves, so they must not be used."""
     from toy_jobs import with_options
 
     from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward

@@ -1,5 +1,6 @@
-"""The trainings of conf/published by steps/train_dnn.py, ranks in threads, on toy data: with small networks, small minibatches and rates
-for these, but all else as published, they learn, by the published scheme. tests/train/sgd/test_train_lfmmi.py does so with LF-MMI's."""
+"""The trainings of conf/published with steps/train_dnn.py on toy data, ranks in threads. With small networks, small minibatches and
+suitable learning rates, but otherwise published options, they learn by the published scheme. tests/train/sgd/test_train_lfmmi.py does the same
+for LF-MMI."""
 
 import json
 import re
@@ -26,7 +27,7 @@ TOYS = {"data", "lang", "ali_dir", "out", "network", "num_ranks", "device", "pre
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """1,620 frames, whose pdfs stay longer than LSTMP answers late."""
+    """1,620 frames, in which pdfs last longer than the delay of the LSTMP."""
     path, lengths = tmp_path_factory.mktemp("corpus"), {f"{'ab'[i % 2]}-{i:02d}": 31 + i % 20 for i in range(40)}
     make_alignments(path / "ali", make_data(path / "data", lengths, NUM_PDFS, stay=12))
     (path / "lang").mkdir()
@@ -36,7 +37,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def learned(monkeypatch) -> dict[Learner, list[tuple[int, float]]]:
-    """Of each rank that learns, frames and rate of its minibatches in their order; the rate is that of summed gradients."""
+    """(frames, rate) of the minibatches of each learning rank, in order; the rate is that for summed gradients."""
     step, seen = Learner.step, defaultdict(list)
 
     def watched(self, x, pdfs, rate, *others):
@@ -49,10 +50,9 @@ def learned(monkeypatch) -> dict[Learner, list[tuple[int, float]]]:
 
 
 def train(corpus: Path, out: Path, conf: str, network: str, num_ranks: int, sizes: dict[str, float], **of_layers) -> None:
-    """With the options of conf/published/CONF.conf, but some `sizes`, and the layers of a file in conf, but other values of some of theirs.
+    """Train with conf/published/CONF.conf, except `sizes`, and with a layer file of conf, except the values `of_layers`.
 
-    No other option of the training differs from those that are published.
-    """
+    No other option differs from the published ones."""
     layers, config = out.with_name("small.net"), CONF / "published" / f"{conf}.conf"
     layers.write_text(smaller("\n".join(read_network(CONF / network)), of_layers))
     flags = [word for name, value in sizes.items() for word in ("--" + name.replace("_", "-"), value)]
@@ -63,7 +63,7 @@ def train(corpus: Path, out: Path, conf: str, network: str, num_ranks: int, size
 
 
 def smaller(lines: str, values: dict) -> str:
-    """A file of layers with other values of some options."""
+    """A layer file with other values of some options."""
     return re.sub(r"\b([a-z]+)=\S+", lambda found: f"{found[1]}={values[found[1]]}" if found[1] in values else found[0], lines)
 
 
@@ -76,13 +76,13 @@ def flat(options: dict) -> dict:
 
 
 def gain(out: Path, log: str) -> float:
-    """What share of the held-out cross-entropy of the initial model the training has done away with."""
+    """Share of the initial held-out cross-entropy that the training has removed."""
     told = [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "heldout_objective" in line]
     return 1 - told[-1]["heldout_objective"] / initial_objective(log)
 
 
 KALDIS = [
-    # frames of a minibatch, learning rate, more sizes, values of the layers' options
+    # frames per minibatch, learning rate, more sizes, values of the layers' options
     ("tdnn_b", "network/tdnn_b.net", 32, 0.2, dict(num_epochs=3), dict(dim=32)),
     ("lstmp", "published/lstmp.net", 80, 0.015, dict(num_epochs=6, shrink_value_period_frames=1000),
      dict(dim=24, cells=32, recurrent=16, nonrecurrent=16)),
@@ -91,8 +91,8 @@ KALDIS = [
 
 @pytest.mark.parametrize("conf, network, minibatch, rate, more, of_layers", KALDIS, ids=[conf for conf, *_ in KALDIS])
 def test_kaldis_networks(conf, network, minibatch, rate, more, of_layers, corpus, tmp_path, learned, capsys):
-    """One rank in the beginning and three in the end; the first iteration by half minibatches and without an average; the effective rate
-    falls to a tenth and is multiplied by the ranks that learn; in the end models are averaged. LSTMP answers late and is shrunk."""
+    """One rank learns at the beginning and three at the end. The first iteration has half minibatches and no averaging. The effective rate
+    falls to a tenth, times the number of learning ranks. The last models are averaged. The LSTMP has an output delay and is shrunk."""
     sizes = dict(minibatch=minibatch, learning_rate=rate, initial_ranks=1, period_frames=160, sample_frames=300, combine_period_frames=160,
                  **more)  # fmt: skip
     train(corpus, tmp_path / "out", conf, network, 3, sizes, **of_layers)
@@ -110,8 +110,8 @@ def test_kaldis_networks(conf, network, minibatch, rate, more, of_layers, corpus
 
 
 def test_ibms_network(corpus, tmp_path, learned, capsys):
-    """Both ranks take each step together, by a rate for the minibatch of both that rises tenfold in ten epochs, then falls by the root of
-    two with each."""
+    """Both ranks apply the same updates. The rate is for the minibatch of both; it rises by a factor of ten in ten epochs, then falls by a
+    factor of the square root of two per epoch."""
     minibatch = 2 * 21
     train(corpus, tmp_path / "out", "ibm", "network/ibm.net", 2, dict(minibatch=minibatch), cells=8, dim=8, repeat=2)
     assert gain(tmp_path / "out", capsys.readouterr().out) > 0.25
@@ -122,7 +122,7 @@ def test_ibms_network(corpus, tmp_path, learned, capsys):
 
 
 def test_chans_network(corpus, tmp_path, learned, capsys):
-    """Three shards learn, and a server does not; the rate is halved with every epoch, which may end while a shard is still learning."""
+    """Three shards learn and a server does not. The rate is halved after every epoch, which may end while a shard is still learning."""
     sizes, name = dict(minibatch=16, learning_rate=0.5, num_epochs=4), "tc_dnn_blstm_dnn"
     train(corpus, tmp_path / "out", name, f"network/{name}.net", 4, sizes, dim=24, cells=8, left=3, right=3, init=0.3)
     assert gain(tmp_path / "out", capsys.readouterr().out) > 0.25

@@ -1,4 +1,4 @@
-"""Minibatches of contrastive divergence: updates against the formulas in float64, momentum, explosions, state."""
+"""Minibatches of contrastive divergence: updates compared with the formulas in float64, momentum, explosions, state."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def trained_by_formula(learner, data, rates, momenta, gaussian):
 
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_updates_equal_the_formula(gaussian):
-    """Over five minibatches, the last one shorter, while the momentum rises."""
+    """Over five minibatches of which the last is shorter, while the momentum rises."""
     learner = make_learner(gaussian)
     data = minibatches(5, 7, gaussian)
     data[-1] = data[-1][:9]
@@ -71,7 +71,7 @@ def test_updates_equal_the_formula(gaussian):
 
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_bfloat16_is_near_float32(gaussian):
-    """Apart from samples that fall on the other side of a rounded probability, which are few."""
+    """Except for a few samples on the other side of a rounded probability."""
     changes = []
     for precision in ("float32", "bfloat16"):
         learner = make_learner(gaussian, (60, 40), precision, 0.1)
@@ -113,7 +113,7 @@ def test_explosion_shrinks_the_machine_and_passes_the_minibatch_over():
 
 
 def test_few_frames_of_one_silence_do_not_shrink_the_machine():
-    """As the last minibatch of an epoch; of as many frames as there should be the same are an explosion."""
+    """In the last, short minibatch of an epoch. In a full minibatch, the same frames count as an explosion."""
     learner = make_learner(True, (40, 30), stddev=0.3)
     torch.manual_seed(6)
     silence, before = 0.3 * torch.randn(1, 40), learner.flat.master.clone()
@@ -158,7 +158,7 @@ def test_rate_is_lower_after_an_explosion():
 
 
 def test_machine_recovers_from_explosions_and_learns():
-    """From weights a hundred times too large, by data of rank two."""
+    """From initial weights a hundred times too large, on data of rank two."""
     learner = make_learner(True, (20, 16), stddev=5.0)
     torch.manual_seed(5)
     basis = torch.randn(2, 20)
@@ -201,7 +201,7 @@ def test_state_goes_on_with_the_same_bits(precision):
 
 
 def test_what_was_learned_on_another_kind_of_device_goes_on():
-    """With samples of one's own: the state of a GPU's generator says nothing to a CPU's."""
+    """The learner keeps its own samples, because the state of a GPU's generator is not valid on a CPU."""
     learner, second = make_learner(True), make_learner(True)
     learner.step(minibatches(1, 7, True)[0], None, 1e-3)
     own = second.generator.get_state()
@@ -228,7 +228,7 @@ def test_what_sums_mean():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: device and host cannot be compared")
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_gpu_computes_what_the_host_does_and_never_waits(monkeypatch, gaussian):
-    """Samples that depend on the probabilities alone, by thresholds."""
+    """Samples are replaced by thresholds, so that they depend only on the probabilities."""
     monkeypatch.setattr("pyasr.nn.networks.rbm.sample_bernoulli", lambda p, _: (p > torch.linspace(0.1, 0.9, p.shape[1], device=p.device)).to(p.dtype))
     host, masters = make_learner(gaussian), []
     for device in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""How saturated the units of LSTM layers are, against the equations in numpy, and the shrinking of all parameters that goes by it."""
+"""Saturation of the units of LSTM layers, compared with the equations in numpy, and shrinking of all parameters by it."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ CPU = LearnerOptions(precision="float32", device="cpu")
 
 
 def network() -> LayeredNetwork:
-    """With weights large enough for units to be saturated."""
+    """A network with weights so large that units are saturated."""
     lines = ["lstm cells=4 peepholes=true delay=2", "affine dim=5", "blstm cells=4"]
     made, random = LayeredNetwork(lines, D, 5, FRAMES), torch.Generator().manual_seed(1)
     for parameter in made.parameters():
@@ -31,14 +31,15 @@ def network() -> LayeredNetwork:
 
 
 def samples(comm) -> Sample:
-    """All on rank 0: other ranks have nothing."""
+    """All samples on rank 0; other ranks have none."""
     x = torch.randn(CHUNKS, FRAMES, D, generator=torch.Generator().manual_seed(2))
     share = CHUNKS if comm.rank == 0 else 0
     return Sample(x[:share], torch.zeros(share, FRAMES, dtype=torch.int64), comm)
 
 
 def slopes(lstm, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(mean derivatives of i, f, o, g, tanh c relative to the greatest, (5 H), outputs) of (T, N, D): cosh(a)^-2 of half the argument for a sigmoid."""
+    """(mean derivatives of i, f, o, g, tanh c relative to the maximum, (5 H), outputs) for (T, N, D): cosh(a)^-2, of half the argument for
+    a sigmoid."""
     weights = {name: value.double().numpy() for name, value in lstm.state_dict().items()}
     p = weights.get("peepholes", np.zeros((3, H)))
     c, m = ([np.zeros((x.shape[1], H))] * lstm.delay for _ in range(2))
@@ -66,7 +67,7 @@ def expected_slopes() -> list[np.ndarray]:
 
 @pytest.mark.parametrize("threshold, factor", [(0.0, 0.99), (0.99, 1.0)])
 def test_all_parameters_are_scaled_where_units_are_saturated_on_average(threshold, factor):
-    """Seven frames with a delay of two, so that zeros are appended, which do not count; two ranks, one of which has no frames."""
+    """Seven frames with a delay of two: the appended zeros are not counted. One of the two ranks has no frames."""
     expected = expected_slopes()
     assert 0.2 < 1 - np.concatenate(expected).mean() < 0.8
 
@@ -98,7 +99,7 @@ def test_looking_leaves_the_network_as_it_is():
 
 
 def check(tmp_path, lines: str) -> None:
-    """Of options with a network of these lines."""
+    """Check options with a network of these layers."""
     (tmp_path / "a.net").write_text(lines)
     options = with_options(growth=dict(shrink_value=0.99), over_time=dict(network=tmp_path / "a.net"), dnn=vars(DnnOptions()))
     check_training(options)

@@ -1,4 +1,4 @@
-"""steps/build_chain_tree.py and train_lfmmi.py on a small language, ranks in threads, and what decodes by their model."""
+"""steps/build_chain_tree.py and train_lfmmi.py on a small language, ranks in threads, and decoding with the trained model."""
 
 import importlib
 import itertools
@@ -46,7 +46,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def copy(corpus, tmp_path):
-    """A corpus that may be changed."""
+    """A corpus that a test may change."""
     return shutil.copytree(corpus, tmp_path / "corpus")
 
 
@@ -57,7 +57,8 @@ def train(path, out, *flags, num_ranks=2):
 
 
 def test_the_published_training_in_miniature(corpus, tmp_path):
-    """Kaldi's recipe for Switchboard, all options but sizes and rate, on two ranks: factorised layers with dropout, ranks that are averaged."""
+    """Kaldi's recipe for Switchboard, with all options except sizes and rate, on two ranks: factorised layers with dropout, averaged
+    ranks."""
     conf = Path(__file__).parents[3] / "egs/amazon_queen/s5/conf/published/chain.conf"
     (tmp_path / "network.net").write_text(
         "tdnn splice=-1..1 dim=32 layer-norm=true dropout-per-dim=true\ntdnnf dim=32 bottleneck-dim=8 time-stride=0 stride=3\n"
@@ -68,11 +69,11 @@ def test_the_published_training_in_miniature(corpus, tmp_path):
 
 
 def test_a_benchmark_counts_what_a_gpu_does_after_a_call(monkeypatch):
-    """Seconds of the wall until work that was only given to the GPU, 5 s at a time, is done."""
+    """The wall time includes work that was only submitted to the GPU, 5 s at a time."""
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
     with patch.dict(sys.modules):
         for name in ("train_dnn", "train_lfmmi"):
-            sys.modules.pop(name, None)  # steps of the same names
+            sys.modules.pop(name, None)  # steps have the same names
         clock = importlib.import_module("train_lfmmi").Clock("cuda")
     now, to_do = [0.0], [0.0]
 
@@ -118,7 +119,7 @@ def test_alignments_of_other_data_are_refused(copy, tmp_path):
 
 
 def test_what_is_missing_is_told_of_all_data_and_by_name(copy, tmp_path, capsys):
-    """Also where a job has nothing that can be used."""
+    """Also if a job has no usable data."""
     alignments, places = read_int_vectors(copy / "ali" / "ali.1.gz"), [copy / name for name in ("data", "lang", "ali")]
     write_int_vectors(copy / "ali" / "ali.1.gz", {key: of for key, of in alignments.items() if not key.startswith("w")})
     flags = ["--nj", 4, "--num-leaves", 24, "--split-thresh", 1, "--cluster-thresh", 0, "--max-missing", 0.3]
@@ -135,7 +136,7 @@ def test_graphs_want_the_scale_of_the_training(corpus, tmp_path, capsys, flags, 
 
 
 def test_a_network_learns_to_recognise_words(corpus, tmp_path):
-    """Of two ranks with natural gradient, combined; decoded with the graph of its own tree, scored and timed."""
+    """Two ranks with natural gradient and combination of models; decoded with the graph of its own tree, scored and timed."""
     flags = ["--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4, "--num-epochs", 5, "--learning-rate", 1,
              "--combine", "weights", "--combine-period-frames", 400, "--combine-iterations", 3, "--sample-frames", 200]  # fmt: skip
     out = train(corpus, tmp_path / "chain", *flags)
@@ -194,7 +195,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
 
 
 def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monkeypatch):
-    """One in every second minibatch; a checkpoint remembers how many there were, too many end the training."""
+    """One in every second minibatch. Checkpoints keep the count, and too many end the training."""
     learn, answer, steps, poisoned = Learner.step, leaky_hmm.forward_backward, itertools.count(), []
 
     def step(self, *arguments):
@@ -210,17 +211,17 @@ def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monke
     monkeypatch.setattr(Learner, "step", step)
     monkeypatch.setattr(leaky_hmm, "forward_backward", forward_backward)
     flags = ["--max-skipped", 12, "--num-epochs", 2, "--checkpoint-frames", 240]
-    with pytest.raises(UserError, match="13 chunks were left out, more than --max-skipped 12: .* not finite, last at step 26 of rank 0"):
+    with pytest.raises(UserError, match="13 chunks were skipped, more than --max-skipped 12: .* not finite, last at step 26 of rank 0"):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
     assert capsys.readouterr().out.count("LF-MMI: 1 of 4 sequences have no finite likelihood and are skipped:") == 13
     again = next(steps)
-    with pytest.raises(UserError, match="13 chunks were left out"):
+    with pytest.raises(UserError, match="13 chunks were skipped"):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
     assert next(steps) - again < 24
 
 
 def test_gradients_added_over_ranks_are_those_of_one_with_all_data(copy, tmp_path):
-    """Eight utterances of two chunks: one rank learns all sixteen at a time, each of two learns eight."""
+    """Eight utterances with two chunks each: one rank learns all sixteen chunks per minibatch, each of two ranks eight."""
     rng, phones = np.random.default_rng(3), LangDir(copy / "lang").phones
     spelled = [phones[phone] for phone in "SIL D A B SIL M A D SIL B A D SIL".split()]
     lengths = rng.permutation(np.tile([8, 9, 10], 5)[:13])
@@ -249,7 +250,7 @@ def test_utterances_without_room_for_their_phones_are_named(copy, tmp_path, caps
     with pytest.raises(UserError, match=r"2 of 40 utterances have to be left out: 2: it has more phones than"):
         train(copy, tmp_path / "out", *tolerances)
     train(copy, tmp_path / "out", *tolerances, "--max-missing", 0.1, num_ranks=1)
-    assert "2 utterances left out: it has more phones than outputs, or too many at once: w-00 x-01" in capsys.readouterr().out
+    assert "2 utterances left out: it has more phones than outputs, or too many in a short time: w-00 x-01" in capsys.readouterr().out
 
 
 def test_features_that_are_no_numbers_are_named(copy, tmp_path):
@@ -259,21 +260,21 @@ def test_features_that_are_no_numbers_are_named(copy, tmp_path):
             features = np.array(reader.load(place))
             features[5, 2] = np.nan if key == "y-02" else features[5, 2]
             writer.write(key, features)
-    with pytest.raises(UserError, match="y-02 has features that are no numbers .*frame 5, column 2"):
+    with pytest.raises(UserError, match="y-02 has features that are not finite .*frame 5, column 2"):
         train(copy, tmp_path / "out", "--heldout-share", 0)
-    with pytest.raises(UserError, match="y-02 has features that are no numbers .*frame 5, column 2"):
+    with pytest.raises(UserError, match="y-02 has features that are not finite .*frame 5, column 2"):
         run_here("build_chain_tree.py", "--nj", 1, *(copy / name for name in ("data", "lang", "ali")), tmp_path / "tree")
 
 
 def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
-    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):
+    with pytest.raises(UserError, match="--schedule newbob: it depends on the frame-level cross-entropy"):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     with pytest.raises(UserError, match="--network: no network is given; give a file of layers"):
         train(copy, tmp_path / "out", "--network", "none")
     with pytest.raises(UserError, match="--leaky-hmm-coefficient: 0 is below the least allowed value 1e-06"):
         train(copy, tmp_path / "out", "--leaky-hmm-coefficient", 0)
     (copy / "network.net").write_text("tdnn splice=-1..1 dim=8 stride=2")
-    with pytest.raises(UserError, match="the network answers on one of 2 frames, .*/tree was built for one of 3; let the strides"):
+    with pytest.raises(UserError, match="the network has one output per 2 frames, .*/tree was built for one per 3; choose strides"):
         train(copy, tmp_path / "out")
     (copy / "tree" / "phones.txt").write_text("<eps> 0\nSIL 1\n")
     with pytest.raises(UserError, match="phones.txt and .* differ"):

@@ -1,4 +1,4 @@
-"""steps/train_smbr.py on lattices that a weak network has decoded, ranks in threads: objectives rise, what is wrong is named."""
+"""steps/train_smbr.py on lattices decoded by a weak network, ranks in threads: objectives rise, and errors are reported by name."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def copy(corpus, tmp_path):
-    """A corpus that may be changed."""
+    """A corpus that a test may change."""
     return shutil.copytree(corpus, tmp_path / "corpus")
 
 
@@ -58,7 +58,7 @@ def lattices(path) -> dict:
 
 
 def objective(path, model_dir, options: CriterionOptions) -> float:
-    """A frame's, over the whole corpus, from the files."""
+    """Objective per frame over the whole corpus, computed from the files."""
     reader, scorer = FeatureReader(path / "data", InputOptions.load(model_dir)), load_scorer(model_dir)
     references = read_job_archives(path / "ali")
     trans = read_transitions(model_dir / "final.mdl")
@@ -91,7 +91,7 @@ def test_training_raises_its_objective(corpus, tmp_path, flags, gain):
 
 
 def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
-    """With nothing learnt, and all held out but little."""
+    """Without learning, and without a held-out set."""
     out = train(corpus, tmp_path / "out", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0, num_ranks=1)
     (line,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines() if "train_objective" in line]
     assert line["train_objective"] == pytest.approx(objective(corpus, out, CriterionOptions(acoustic_scale=SCALE)), abs=1e-5)
@@ -99,7 +99,8 @@ def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
 
 
 def test_the_share_of_rejected_frames_is_told(corpus, tmp_path, capsys):
-    """By the log and the metrics, of all frames, nothing being learned: those whose reference's state no path of the lattice has."""
+    """In the log and the metrics, as a share of all frames, without learning. A frame is rejected if no path of the lattice has the
+    reference's state."""
     references, pdfs = read_job_archives(corpus / "ali"), read_transitions(corpus / "dnn" / "final.mdl").tid2pdf
     num_absent = sum(sum(pdfs[reference[t]] not in states for t, states in enumerate(states_of(lattice, pdfs)))
                      for key, lattice in lattices(corpus).items() for reference in [references[key]])  # fmt: skip
@@ -129,7 +130,7 @@ def test_schemes_and_minibatches(corpus, tmp_path, flags):
 
 @pytest.mark.parametrize("minibatch, mean", [(1, sum(LENGTHS.values()) / len(LENGTHS)), (10**6, sum(LENGTHS.values()))])
 def test_rates_for_means_are_for_frames(minibatch, mean, corpus, tmp_path, capsys):
-    """Of the frames that a minibatch has on average."""
+    """The divisor of --lr-convention mean is the average number of frames per minibatch."""
     flags = ["--num-epochs", 1, "--minibatch", minibatch, "--heldout-share", 0]
     summed = parameters(train(corpus, tmp_path / "sum", *flags, num_ranks=1))
     out = train(corpus, tmp_path / "mean", *flags, "--lr-convention", "mean", "--learning-rate", 0.004 * mean, num_ranks=1)
@@ -161,7 +162,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path):
 
 
 def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
-    """Each within the epoch: an utterance is trained on twice or left out only where one begins."""
+    """Both continue within the epoch; only utterances at a boundary may be trained on twice or skipped."""
     flags = ["--checkpoint-frames", 150, "--num-epochs", 2]
     with power_cut(Learner, 8):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
@@ -189,12 +190,12 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
 
 @pytest.mark.parametrize("theirs, told", [(1 / 12, True), (SCALE, False), (0.2999, False)])
 def test_lattices_of_another_scale_are_told(copy, tmp_path, capsys, theirs, told):
-    """As steps/decode.py puts it down."""
+    """The scale is read from the options that steps/decode.py saves."""
     options, _ = parse(step_of("decode.py")[1], ["--acoustic-scale", str(theirs), "graph", "data", "denlats"])
     (copy / "denlats" / DONE).write_text(json.dumps({"options": to_json(options), "inputs": {}}))
     train(copy, tmp_path / "out", "--num-epochs", 1, num_ranks=1)
-    chosen = "the lattices were made at --acoustic-scale 0.0833333, which chose the paths that they have"
-    assert (f"denlats: {chosen}, and are learned from at 0.3; give both steps the same" in capsys.readouterr().out) == told
+    chosen = "the lattices were decoded at --acoustic-scale 0.0833333, which determined their paths"
+    assert (f"denlats: {chosen}, but the training uses 0.3; give both steps the same scale" in capsys.readouterr().out) == told
 
 
 CRITERIA = [(["--criterion", "smbr"], True), (["--criterion", "mpfe"], True), (["--criterion", "mmi", "--boost", 0.1], True),
@@ -203,14 +204,14 @@ CRITERIA = [(["--criterion", "smbr"], True), (["--criterion", "mpfe"], True), ([
 
 @pytest.mark.parametrize("flags, goes_by_silence", CRITERIA, ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "")
 def test_lists_of_silence_that_are_empty_or_of_another_model(copy, tmp_path, capsys, flags, goes_by_silence):
-    """What does not ask for the list takes any."""
+    """A criterion that does not use the list accepts any list."""
     flags = [*flags, "--num-epochs", 1, "--heldout-share", 0]
     (copy / "lang/phones/silence.int").write_text("")
     train(copy, tmp_path / "empty", *flags, num_ranks=1)
-    told = f"silence.int: the list is empty, so --criterion {flags[1]} takes all phones for speech; list those that are silence"
+    told = f"silence.int: the list is empty, so --criterion {flags[1]} treats all phones as speech; list the silence phones"
     assert (told in capsys.readouterr().out) == goes_by_silence
     (copy / "lang/phones/silence.int").write_text("5\n77\n")
-    told = r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the language directory that the model was made with"
+    told = r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the lang directory that the model was trained with"
     with pytest.raises(UserError, match=told) if goes_by_silence else contextlib.nullcontext():
         train(copy, tmp_path / "foreign", *flags, num_ranks=1)
     assert (tmp_path / "foreign").exists() != goes_by_silence
@@ -235,11 +236,11 @@ def test_without_dropout_gradients_are_those_of_the_whole_network(copy, tmp_path
     module, cls = step_of("train_smbr.py")
     with pytest.raises(HelpRequested) as caught:
         parse(cls, ["--help"], module.__doc__)
-    assert "keeps it, also in what posteriors and derivatives are computed from; --dropout-schedule 0,0 turns it off" in " ".join(str(caught.value).split())
+    assert "stays active, also for posteriors and derivatives; --dropout-schedule 0,0 turns it off" in " ".join(str(caught.value).split())
 
 
 def test_lattices_of_another_model(copy, tmp_path):
-    """Whose transition-ids the model has, too."""
+    """Even if the model has all their transition-ids."""
     num_tids = read_transitions(copy / "dnn" / "final.mdl").num_tids
     other = {key: to_compact(lattice) if isinstance(lattice, Lattice) else lattice for key, lattice in lattices(copy).items()}
     other = {key: replace(lattice, tids=lattice.tids % num_tids + 1) for key, lattice in other.items()}
@@ -249,7 +250,7 @@ def test_lattices_of_another_model(copy, tmp_path):
 
 
 def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
-    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):
+    with pytest.raises(UserError, match="--schedule newbob: it depends on the frame-level cross-entropy"):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     file = copy / "ali" / "ali.1.gz"
     alignments = read_int_vectors(file)
@@ -265,7 +266,7 @@ def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
 
 
 def have_network_over_time(path) -> None:
-    """Let a corpus have, in place of its network, one whose first layer splices instead."""
+    """Replace the network of a corpus by one whose first layer splices."""
     InputOptions(cmvn="none").save(path / "dnn")
     weak, network = load_scorer(path / "dnn"), LayeredNetwork(["tdnn dim=12 splice=-1..1"], DIM, NUM_PDFS)
     with torch.no_grad():
@@ -277,7 +278,7 @@ def have_network_over_time(path) -> None:
 
 @pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
 def test_networks_over_time(copy, tmp_path, scheme):
-    """One whose first layer splices learns what one on spliced frames learns, also from several utterances at once."""
+    """A network whose first layer splices learns the same as one on spliced frames, also with several utterances per minibatch."""
     flags = ["--minibatch", 100, "--num-epochs", 2, "--parallel", scheme]
     spliced = train(copy, tmp_path / "spliced", *flags)
     have_network_over_time(copy)
@@ -287,7 +288,7 @@ def test_networks_over_time(copy, tmp_path, scheme):
 
 
 def test_gradients_of_utterances_one_by_one(copy, tmp_path):
-    """Natural gradient adds those of the utterances of a minibatch to a layer's one after the other, before ranks add theirs."""
+    """Natural gradient sums the gradients of a layer over the utterances of a minibatch one by one, before ranks sum theirs."""
     have_network_over_time(copy)
     flags = ["--parallel", "gradient", "--minibatch", 100, "--num-epochs", 2, "--max-change", 1, "--natural-gradient", "online"]
     out, options = train(copy, tmp_path / "out", *flags), CriterionOptions(acoustic_scale=SCALE)
@@ -295,7 +296,7 @@ def test_gradients_of_utterances_one_by_one(copy, tmp_path):
 
 
 def test_the_factor_of_a_networks_scores_is_kept(copy, tmp_path):
-    """What counts is its product with the acoustic scale."""
+    """Only the product of the factor and the acoustic scale matters."""
     plain = train(copy, tmp_path / "plain", "--num-epochs", 2, "--frame-smoothing", 0.1)
     replace(load_scorer(copy / "dnn"), factor=10.0).save(copy / "dnn" / "final.nnet")
     scaled = train(copy, tmp_path / "scaled", "--num-epochs", 2, "--frame-smoothing", 0.1, "--acoustic-scale", SCALE / 10)

@@ -1,4 +1,4 @@
-"""A small network really trained by 64 and 128 virtual learners: what every mixing conserves, and the one model in the end."""
+"""Real training of a small network by 64 and 128 virtual learners: every mixing conserves the mean, and the result is one model."""
 
 from functools import partial
 
@@ -11,11 +11,11 @@ from pyasr.parallel.simulation.network_model import Network
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
 from pyasr.train.simulate.virtual_learners import Course, VirtualTrainer
 
-NUM_MIXINGS = 2 * 4  # in two epochs of 50 frames a learner, in minibatches of 16
+NUM_MIXINGS = 2 * 4  # two epochs of 50 frames per learner, minibatches of 16
 
 
 def trained(directory, name, num_learners):
-    """Of each learner the parameters in the end, its course, and its parameters before and after each mixing, (mixings, 2, dim)."""
+    """For each learner: final parameters, course, and parameters before and after each mixing, (mixings, 2, dim)."""
     options = with_options(mixing=dict(parallel=name, period_frames=16), loop=dict(log_frames=10**9),
                            schedule=dict(lr_scaling="none", learning_rate=0.3, num_epochs=2))  # fmt: skip
 
@@ -38,8 +38,8 @@ def trained(directory, name, num_learners):
 
 @pytest.mark.parametrize("name, num_learners", [("allreduce", 64), ("allreduce", 128), ("exponential", 64), ("random-ring", 128)])
 def test_many_learners(tmp_path, name, num_learners):
-    """All learn as one: they move apart, mixings leave their mean where it is, all-reduce makes them equal at once, gossip nearer; in the
-    end they are one model, which has learned."""
+    """Learners drift apart. Mixings conserve their mean; all-reduce makes them equal at once, gossip moves them closer. At the end all have
+    the same model, which has learned."""
     results = trained(tmp_path / "job", name, num_learners)
     masters, courses, seen = zip(*results)
     assert all(torch.equal(master, masters[0]) for master in masters)

@@ -1,4 +1,4 @@
-"""Momentum 0.9 on four virtual learners against dense loops in float64: each learner has a velocity of its own, which nothing mixes."""
+"""Momentum 0.9 on four virtual learners against dense loops in float64: each learner has its own velocity, which is not mixed."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ RING = np.array([[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]]) / 3
 
 
 class Watched(VirtualTrainer):
-    """Remembers after how many minibatches of its learner epochs ended."""
+    """Records the number of its learner's minibatches at the end of each epoch."""
 
     ends = (0,)
 
@@ -33,7 +33,7 @@ def options(parallel):
 
 
 def simulated(directory, given):
-    """The jobs after training; with `adpsgd` each has all 600 frames, otherwise 300 of its own."""
+    """The jobs after training. With `adpsgd` each has all 600 frames, otherwise 300 of its own."""
     compute, draws_from_all = ComputeTime(1.0, factors=FACTORS), given.mixing.parallel == "adpsgd"
 
     def learner(comm):
@@ -66,12 +66,12 @@ class Dense:
         return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(self.network.parameters()))]).numpy()
 
     def move(self, k, gradient) -> np.ndarray:
-        """Learner k's, by its own velocity."""
+        """Move learner k by its own velocity."""
         self.V[k] = MOMENTUM * self.V[k] - self.rate * gradient
         return (1 - MOMENTUM) * self.V[k]
 
     def in_rounds(self, mixing, sums_gradients: bool) -> np.ndarray:
-        """W <- mixing W + moves taken at W, the mean of which ends an epoch."""
+        """W <- mixing W + moves computed at W; an epoch ends with the mean of the learners."""
         for epoch in range(1, NUM_EPOCHS + 1):
             for minibatches in zip(*(list(frames(SIZE, epoch)) for frames in self.minibatches), strict=True):
                 gradients = np.array([self.gradient(*pair) for pair in zip(self.W, minibatches)])
@@ -82,8 +82,8 @@ class Dense:
         return self.W[0]
 
     def in_pairs(self, ends) -> np.ndarray:
-        """Learner k ends its n-th minibatch of an epoch at time n FACTORS[k]; one of an odd number then averages with its left and right
-        neighbour by turns."""
+        """Learner k ends its n-th minibatch of an epoch at time n FACTORS[k]. A learner with an odd number then averages alternately with
+        its left and right neighbour."""
         turns = np.zeros(NUM_LEARNERS, int)
         for epoch in range(1, NUM_EPOCHS + 1):
             given, minibatches = self.W.copy(), [frames(SIZE, epoch) for frames in self.minibatches]

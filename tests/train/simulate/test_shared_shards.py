@@ -1,4 +1,4 @@
-"""Learners that share a process read each utterance once, and learn the same bits as from shards of their own."""
+"""Learners that share a process read each utterance once. Their results are bit-identical to those with their own shards."""
 
 from collections import Counter
 
@@ -57,7 +57,7 @@ def test_a_shared_shard_is_what_the_shard_is(corpus):
     shards, alone = SharedShards(), Shard(*arguments)
     one, other = shards(*arguments), shards(*arguments)
     assert one is other and shards(*arguments[:2], targets.keys[:3], *arguments[3:]) is not one
-    one.statistics()[:] = 0  # as an all-reduce does with what it is given
+    one.statistics()[:] = 0  # as an all-reduce overwrites its argument
     assert np.array_equal(one.statistics(), alone.statistics())
     everything = np.arange(len(targets.keys))
     store = one.store(everything, 0)

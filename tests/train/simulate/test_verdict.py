@@ -1,4 +1,4 @@
-"""What a simulation says of its network in the end: that it learns, has the priors alone, less than that, or no numbers."""
+"""The verdict of a simulation on its network: it learns, has only the priors, is worse than guessing, or is not finite."""
 
 import json
 import math
@@ -25,7 +25,7 @@ NUM_PDFS = 6
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Pdf 0 in about a half of the frames; `deaf` has the same with features that tell nothing."""
+    """Pdf 0 in about half of the frames; `deaf` has the same data with features that carry no information."""
     path = tmp_path_factory.mktemp("corpus")
     targets = make_data(path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS)
     shutil.copytree(path / "data", path / "deaf")
@@ -58,7 +58,7 @@ def test_a_network_that_learns_is_said_to(corpus, tmp_path):
 
 
 def test_a_network_that_hears_nothing_is_stuck_at_the_priors(corpus, tmp_path):
-    """Its loss is what the record says that guessing by the priors comes to."""
+    """Its loss is the recorded loss of guessing by the priors."""
     found = simulated(corpus, tmp_path / "out", data="deaf")
     assert found["verdict"] == "stuck at the priors" and found["diverged"] is None
     assert -found["history"][-1][1] == pytest.approx(found["guessing"]["priors"], rel=0.05)
@@ -88,7 +88,7 @@ def test_a_schedule_that_goes_back_is_judged_by_what_it_goes_back_to(corpus, tmp
 
 
 def test_what_guessing_comes_to():
-    """Of two held-out utterances; counts of training frames have one added to each."""
+    """For two held-out utterances; one is added to each count of training frames."""
     targets = Targets(["a", "b", "c"], np.array([0, 4, 6, 9]), np.array([0, 0, 0, 1, 1, 2, 0, 0, 2], np.int32), np.array([False, True, True]), 4)
     priors = np.array([4, 2, 1, 1]) / 8
     expected = -(np.log(priors[1]) + 2 * np.log(priors[2]) + 2 * np.log(priors[0])) / 5

@@ -1,4 +1,4 @@
-"""Training on virtual learners: the same bits as alone, times that can be worked out, what the step writes."""
+"""Training on virtual learners: bit-identical to ordinary training, times that can be computed by hand, output of the step."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ def test_one_learner_gets_the_same_bits_as_alone(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
 def test_speeds_do_not_change_what_synchronous_learners_learn(tmp_path, scheme):
-    """Their minibatches interleave otherwise, but dropout's random numbers are each learner's own."""
+    """Their minibatches interleave differently, but each learner has its own random numbers for dropout."""
     options = changed_groups(DROPOUT, mixing=dict(parallel=scheme))
     even, _ = virtual(tmp_path / "even", 3, ComputeTime(0.1), options=options)
     uneven, _ = virtual(tmp_path / "uneven", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=options)
@@ -67,7 +67,7 @@ def test_time_is_that_of_minibatches_and_messages(tmp_path):
         assert computing == pytest.approx(sum(own)) and mixing == pytest.approx(10 * allreduce_s)
         assert waiting == pytest.approx(slowest - sum(own))
         (begin, *_), (end, *_) = course.history
-        assert end - begin == pytest.approx(slowest + 10 * allreduce_s, rel=1e-3)  # and a few bytes for the log
+        assert end - begin == pytest.approx(slowest + 10 * allreduce_s, rel=1e-3)  # plus a few bytes for the log
 
 
 def test_a_straggler_slows_all(tmp_path):
@@ -88,7 +88,7 @@ def test_what_learners_are_worth_before_the_consensus(tmp_path):
 
 
 def test_a_server_is_worth_its_own_parameters(tmp_path):
-    """Those before the last consensus, not those of the beginning; it brings them all."""
+    """The evaluation before the last consensus uses the server's present parameters, which contain the work of all learners."""
     server = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel="asgd"), schedule=dict(num_epochs=1))
     _, (course, *_) = virtual(tmp_path / "asgd", 4, ComputeTime(0.1), options=server)
     ((_, objective, _),), (_, initial, _), (_, consensus, _) = course.apart, *course.history
@@ -96,7 +96,7 @@ def test_a_server_is_worth_its_own_parameters(tmp_path):
 
 
 def test_minibatches_that_take_no_time(tmp_path):
-    """A single learner has no communication that would."""
+    """A single learner does not communicate."""
     _, (course,) = virtual(tmp_path / "job", 1, ComputeTime(0.0))
     assert course.seconds == (0.0, 0.0, 0.0)
     (line,) = [line for line in metrics(tmp_path / "job") if "frames_per_s" in line]
@@ -104,7 +104,7 @@ def test_minibatches_that_take_no_time(tmp_path):
 
 
 def test_speed_counts_what_ranks_have_told_of_alone(tmp_path):
-    """Four learners of one minibatch of 16 a second; 1200 frames, the last of which may be a few too many."""
+    """Four learners with one minibatch of 16 per second; 1200 frames, of which the last report may count a few too many."""
     options = with_options(loop=dict(log_frames=50), mixing=dict(parallel="adpsgd"), schedule=dict(num_epochs=1))
     virtual(tmp_path / "job", 4, ComputeTime(1.0), options=options)
     (line,) = [line for line in metrics(tmp_path / "job") if "frames_per_s" in line]
@@ -113,7 +113,7 @@ def test_speed_counts_what_ranks_have_told_of_alone(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["ring", "dpsgd", "adpsgd"])
 def test_the_distance_from_the_consensus_is_that_from_the_mean_of_all(tmp_path, scheme):
-    """At the end of an epoch; log lines are of other mixings too, where a ring's learners look at their neighbours alone."""
+    """At the end of an epoch. Log lines also cover other mixings, in which learners of a ring see only their neighbours."""
     options = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel=scheme, period_frames=32), schedule=dict(num_epochs=1))
     own = {}
 
@@ -168,7 +168,7 @@ def test_the_step_writes_a_model_and_its_course(corpus, tmp_path):
 
 @pytest.mark.parametrize("scheme, waits", [("allreduce", True), ("d1d", True), ("adpsgd", False), ("asgd", False)])
 def test_who_waits_for_a_straggler(corpus, tmp_path, scheme, waits):
-    """Asynchronous learners do the slow one's work; what they learn is worth as much."""
+    """Asynchronous learners do the straggler's share of the work, and the model is as good."""
     flags = ["--parallel", scheme, "--bandwidth-mb", 1e4]
     even, slow = (simulated(corpus, tmp_path / str(factor), *flags, "--straggler", factor) for factor in (1, 20))
     slower = slow["epoch_s"] / even["epoch_s"]

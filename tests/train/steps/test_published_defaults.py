@@ -1,4 +1,4 @@
-"""Defaults, constants and recipe options that are published numbers, each beside where it comes from."""
+"""Defaults, constants and recipe options that are published numbers, each with its source."""
 
 import dataclasses
 from pathlib import Path
@@ -43,7 +43,7 @@ def flat(options) -> dict:
 
 
 def step(cls, conf: str | None = None) -> dict:
-    """The options of a step, with a file of options."""
+    """The options of a step, with a config file."""
     words = ["data", "out"] if cls is DbnStep else ["data", "lang", "ali", "out"]
     return flat(parse(cls, words if conf is None else ["--config", str(CONF / conf), *words])[0])
 
@@ -132,32 +132,32 @@ RECIPES = [
 
 
 def layers(kind: str, repeat: int = 1, **published) -> list[tuple[str, dict]]:
-    """So many layers of a network in turn: their kind, and the options that are published."""
+    """`repeat` equal layers of a network: their kind, and the published options."""
     return [(kind, published)] * repeat
 
 
 def lstmp(cells: int, **more) -> list[tuple[str, dict]]:
-    """The layers of Kaldi's LSTMP; the projections are a quarter of the cells each."""
+    """The layers of Kaldi's LSTMP; each projection has a quarter as many elements as there are cells."""
     memory = dict(cells=cells, recurrent=cells // 4, nonrecurrent=cells // 4, peepholes=True, bias=True, clip=0.0, **more)
     remembering = [layer for delay in (1, 2, 3) for layer in layers("lstm", delay=delay, **memory)]
     return [*layers("tdnn", splice="-2..2", activation="relu"), *remembering, *layers("delay", frames=5), *layers("crop", left=40, right=0)]
 
 
 def chans(init: str, **dnn) -> list[tuple[str, dict]]:
-    """The layers of Chan's TC-DNN-BLSTM-DNN, whose two DNNs are alike."""
+    """The layers of Chan's TC-DNN-BLSTM-DNN, whose two DNNs are equal."""
     both = layers("affine", 2, splice="0", activation="relu", init=init, **dnn)
     window = dict(cells=128, left=10, right=10, clip=3.0, bias=False, init="0.01", recurrent=0, nonrecurrent=0, peepholes=False, delay=1)
     return [*both, *layers("window-blstm", **window), *both]
 
 
 def tdnn(*splices: str, first: int = 512, last: int = 512, init: str = "0") -> list[tuple[str, dict]]:
-    """The layers of one of Kaldi's TDNNs of rectifiers, each by the same factor wider than the one below."""
+    """The layers of a TDNN of Kaldi's with ReLU; the dimension grows by the same factor from layer to layer."""
     dims = [round(first * (last / first) ** (k / (len(splices) - 1))) for k in range(len(splices))]
     return [("tdnn", dict(splice=splice, dim=dim, activation="relu", normalize=True, init=init)) for splice, dim in zip(splices, dims)]
 
 
 def tdnnf(dim: int, bottleneck: int, last: int, num_below: int, num_above: int) -> list[tuple[str, dict]]:
-    """The layers of Kaldi's factorised TDNNs, whose splicing of three frames above the stride is of neighbours here."""
+    """The layers of Kaldi's factorised TDNNs. Layers after the stride splice frames three apart in Kaldi, which are neighbours here."""
     factorised = dict(dim=dim, bottleneck_dim=bottleneck, bypass_scale=0.66, dropout=0.0)
     return [*layers("tdnnf", num_below, time_stride=1, stride=1, **factorised), *layers("tdnnf", time_stride=0, stride=3, **factorised),
             *layers("tdnnf", num_above, time_stride=1, stride=1, **factorised), *layers("linear", dim=last, semi_orthogonal=True),
@@ -207,7 +207,7 @@ def test_networks(source, network, published):
 
 @pytest.mark.parametrize("num_epochs", [14, 17])
 def test_a_rate_that_is_halved_with_every_epoch(num_epochs):
-    """arXiv:1504.01482, with a parameter server and with one GPU: from 0.1 to no less than 1e-5."""
+    """arXiv:1504.01482, with a parameter server and with one GPU: from 0.1 down to 1e-5."""
     words = ["--config", str(CONF / "published/tc_dnn_blstm_dnn.conf"), "--num-epochs", str(num_epochs), "data", "lang", "ali", "out"]
     schedule = make_schedule(parse(DnnStep, words)[0].training.schedule, 1000)
     rates = []

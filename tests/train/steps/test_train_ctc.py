@@ -1,4 +1,4 @@
-"""steps/train_ctc.py on synthetic speech, ranks in threads: networks learn to spell, what is wrong is named."""
+"""steps/train_ctc.py on synthetic speech, ranks in threads: networks learn to spell, and errors are reported by name."""
 
 import itertools
 import json
@@ -34,7 +34,7 @@ NETWORK = "tdnn splice=-1..1 dim=32\ntdnn splice=-1..1 dim=32 stride=2\nblstm ce
 
 
 def write_corpus(path, num_utterances=60, seed=1):
-    """Words of letters, each of which, and the pause before a word, is a feature vector for 4 to 7 frames."""
+    """Words of letters. Each letter, and the pause before a word, is a feature vector that lasts 4 to 7 frames."""
     rng, centres = np.random.default_rng(seed), 3 * np.random.default_rng(9).standard_normal((len(LETTERS) + 1, DIM))
     texts, frames = {}, {}
     for i in range(num_utterances):
@@ -72,7 +72,7 @@ def epochs(out) -> list[dict]:
 
 
 def spelled(corpus, out) -> float:
-    """Share of utterances whose best path spells them right."""
+    """Share of utterances whose best path is spelled correctly."""
     model, reader, subwords = load_model(out / "final.nnet"), FeatureReader(corpus / "data", InputOptions.load(out)), Subwords.read(out / "units")
     texts, right = dict(line.split(" ", 1) for line in (corpus / "data" / "text").read_text().splitlines()), 0
     for key in reader.keys:
@@ -96,7 +96,7 @@ def test_the_default_rate_learns(corpus, tmp_path, capsys):
 
 
 def test_the_mean_is_that_over_units(corpus, tmp_path, capsys):
-    """The rate for the mean, and that for the sum which is so many units less, give the same network."""
+    """The rate for the mean, and for the sum the rate divided by the mean number of units, give the same network."""
     flags = ["--num-epochs", 1, "--heldout-share", 0]
     train(corpus, tmp_path / "mean", *flags, "--learning-rate", 0.2, num_ranks=1)
     said = float(re.search(r"mean over minibatches of ([\d.]+)\)", capsys.readouterr().out)[1])
@@ -106,7 +106,7 @@ def test_the_mean_is_that_over_units(corpus, tmp_path, capsys):
 
 
 def test_what_says_which_utterances_are_copies_may_come_later(corpus, tmp_path, capsys):
-    """Copies are held out together."""
+    """Copies are held out together, so a model is out of date once utt2uniq is written."""
     shutil.copytree(corpus / "data", tmp_path / "data")
     for told in (None, "is up to date", "out of date: "):
         if told == "out of date: ":
@@ -122,7 +122,7 @@ class Doubled(Ctc):
 
 
 def test_a_step_can_name_another_loss(corpus, tmp_path, monkeypatch):
-    """Twice the loss at half the rate gives the same bits, and is reported as it is."""
+    """Twice the loss at half the rate gives a bit-identical result, and the reported loss is doubled."""
     flags = ["--num-epochs", 1, "--learning-rate"]
     train(corpus, tmp_path / "ctc", *flags, 0.25, num_ranks=1)
     monkeypatch.setattr(CtcStep, "loss", property(lambda step: Loss(f"{__name__}:Doubled")))
@@ -152,12 +152,12 @@ def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
 
 
 def test_ranks_that_draw_from_all_data_learn(corpus, tmp_path, capsys):
-    """Each has all utterances, and draws half of them in an epoch."""
+    """Each rank has all utterances and draws half of them in an epoch."""
     flags = ["--parallel", "gradient", "--data-assignment", "all", "--num-epochs", 2, "--learning-rate", 0.4, "--max-change", 2]
     out = train(corpus, tmp_path / "out", *flags, "--lr-scaling", "none")
     said = capsys.readouterr().out
     assert epochs(out)[-1]["heldout_objective"] > 0.85 * initial_objective(said)
-    whole, drawn = map(int, re.search(r"in (\d+) utterances, read anew in each epoch, of which it draws (\d+)", said).groups())
+    whole, drawn = map(int, re.search(r"in (\d+) utterances, read from disk in each epoch, (\d+) of them drawn", said).groups())
     assert drawn == whole // 2 > 20
 
 
@@ -168,11 +168,12 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
     train(corpus, tmp_path / "out", *flags)
     assert "epoch 1, with 2 ranks instead of 1" in capsys.readouterr().out
     one, two = [line["frames"] for line in epochs(tmp_path / "out")]
-    assert abs(two - 2 * one) <= 2 * 300  # of each rank a minibatch
+    assert abs(two - 2 * one) <= 2 * 300  # up to one minibatch per rank
 
 
 def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):
-    """Every one is answered as by the model that decodes it alone, and comes once in an epoch, of nearly equal lengths."""
+    """The outputs for each utterance equal those of decoding it alone. Each utterance occurs once per epoch, in a minibatch with utterances
+    of similar length."""
     reader = FeatureReader(corpus / "data", InputOptions(cmvn="none"))
     targets = Targets(reader.keys, np.arange(len(reader.keys) + 1), np.arange(len(reader.keys), dtype=np.int32) + 1, np.zeros(len(reader.keys), bool), 100)
     utterances = PaddedUtterances(reader, targets, reader.keys, ComputeOptions(minibatch=200, device="cpu", precision="float64"), 5, 0)
@@ -200,11 +201,11 @@ def test_help_says_that_splicing_does_not_count():
     module, cls = step_of("train_ctc.py")
     with pytest.raises(HelpRequested) as caught:
         parse(cls, ["--help"], module.__doc__)
-    assert "layers splice, so --splice-left and --splice-right do not count" in " ".join(str(caught.value).split())
+    assert "its layers splice, so --splice-left and --splice-right are not used" in " ".join(str(caught.value).split())
 
 
 def spell_otherwise(data, change, num_changed) -> None:
-    """Change the texts of the first utterances."""
+    """Change the texts of the first `num_changed` utterances."""
     rows = [line.split(" ", 1) for line in (data / "text").read_text().splitlines()]
     write_table(data / "text", {key: change(text) if n < num_changed else text for n, (key, text) in enumerate(rows)})
 
@@ -228,7 +229,7 @@ def test_letters_without_units_are_named(corpus, tmp_path, capsys, change, lette
 
 
 def test_the_unknown_word_is_learned(corpus, tmp_path):
-    """By the unit <unk>."""
+    """As the unit <unk>."""
     shutil.copytree(corpus / "data", tmp_path / "data")
     spell_otherwise(tmp_path / "data", lambda text: " ".join(["<unk>", *text.split()[1:]]), 30)
     model = load_model(train(corpus, tmp_path / "out", "--num-epochs", 1, data=tmp_path / "data", num_ranks=1) / "final.nnet")
@@ -246,5 +247,5 @@ def test_what_cannot_be_learned_is_named(corpus, tmp_path):
     with pytest.raises(UserError, match=r"2 of 10 utterances have to be left out: .*lower the stride of the network"):
         train(corpus, tmp_path / "out", data=tmp_path / "data")
     train(corpus, tmp_path / "out", "--max-missing", 0.3, "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
-    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):
+    with pytest.raises(UserError, match="--schedule newbob: it depends on the frame-level cross-entropy"):
         train(corpus, tmp_path / "other", "--schedule", "newbob")

@@ -1,4 +1,4 @@
-"""Ranks know of the corpus what belongs to them."""
+"""Ranks load only the part of the corpus tables that they need."""
 
 import tracemalloc
 from pathlib import Path
@@ -23,7 +23,7 @@ from pyasr.train.targets.rank_reader import FEATURES_FILE, are_prepared, rank_re
 
 
 def one_by_one(lengths: np.ndarray, among: np.ndarray, num_ranks: int) -> np.ndarray:
-    """The rank of each utterance, -1 for those that are not among those dealt out."""
+    """The rank of each utterance, -1 for utterances outside `among`."""
     owner, load = np.full(len(lengths), -1), np.zeros(num_ranks, np.int64)
     for utterance in np.argsort(-lengths, kind="stable"):
         if among[utterance]:
@@ -35,7 +35,7 @@ def one_by_one(lengths: np.ndarray, among: np.ndarray, num_ranks: int) -> np.nda
 @pytest.mark.parametrize("block", [3, 1 << 20])
 @pytest.mark.parametrize("most", [2, 5, 50, 10**5])
 def test_dealing_out_at_once_is_dealing_out_one_by_one(block, most, monkeypatch):
-    """With utterances of no frames, many of the same length, and such as are sorted together."""
+    """With empty utterances, many utterances of equal length, and utterances sorted in one block."""
     monkeypatch.setattr(dealing, "_BLOCK", block)
     rng = np.random.default_rng(most)
     for _ in range(20):
@@ -47,8 +47,8 @@ def test_dealing_out_at_once_is_dealing_out_one_by_one(block, most, monkeypatch)
 
 
 def test_a_rank_has_what_belongs_to_it_in_memory(tmp_path):
-    """Of 100,000 utterances a rank of 100 takes 60 bytes each while it finds its own, and less for these in the end; a table of all names
-    alone is 14 MB."""
+    """With 100,000 utterances and 100 ranks, a rank takes 60 bytes per utterance while it selects its own, and less afterwards. A table of
+    all names would take 14 MB."""
     number = 100_000
     lengths = np.random.default_rng(1).integers(50, 2000, number)
     keys = [f"speaker{i // 50:05d}-utterance-{i:07d}" for i in range(number)]
@@ -68,7 +68,7 @@ def test_a_rank_has_what_belongs_to_it_in_memory(tmp_path):
 
 
 def test_targets_are_prepared_within_the_largest_archive(tmp_path, monkeypatch):
-    """Four times as many archives of the same size take no more memory, beside what is known of each utterance."""
+    """Four times as many archives of the same size take no more memory, except for the data kept for each utterance."""
     monkeypatch.setattr("pyasr.train.targets.pdf_targets._BLOCK", 1 << 14)
     monkeypatch.setattr("pyasr.train.targets.prepare_targets.NUM_CHECKED", 2)
 
@@ -88,7 +88,7 @@ def test_targets_are_prepared_within_the_largest_archive(tmp_path, monkeypatch):
 
 
 def test_ranks_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
-    """The same model as by these, bit for bit."""
+    """The model is bit-identical to one trained with the tables of the data directory."""
     targets = make_data(tmp_path / "data", {f"{speaker}-{i}": 60 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS)
     make_alignments(tmp_path / "ali", targets)
     models = []

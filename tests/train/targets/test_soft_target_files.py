@@ -1,4 +1,5 @@
-"""What a teacher says, kept on disk: the same as it says, looked at once, by whatever ranks; what is half written; memory and room."""
+"""Files of soft targets: equality with the teacher, a single computation for any number of ranks, incomplete files, memory and disk
+space."""
 
 import errno
 import logging
@@ -35,7 +36,7 @@ LENGTHS = {f"a-{i:02d}": 40 + i for i in range(12)}
 
 
 def make_teacher(path: Path, num_pdfs: int = NUM_PDFS) -> TeacherOptions:
-    """One that says something else of every frame."""
+    """A teacher whose posteriors differ in every frame."""
     path.mkdir()
     network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, num_pdfs)
     random = torch.Generator().manual_seed(1)
@@ -48,7 +49,7 @@ def make_teacher(path: Path, num_pdfs: int = NUM_PDFS) -> TeacherOptions:
 
 @pytest.fixture
 def corpus(tmp_path):
-    """(teacher, data, targets, directory), the arguments of `SoftTargetFiles` but the ranks."""
+    """(teacher, data, targets, directory): the arguments of `SoftTargetFiles` except the communicator."""
     targets = make_data(tmp_path / "data", LENGTHS, NUM_PDFS)
     targets.heldout[3] = True
     (tmp_path / "out").mkdir()
@@ -57,14 +58,14 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def looked_at(monkeypatch):
-    """The utterances that teachers have looked at."""
+    """Utterances for which teachers have computed targets."""
     table, keys = Teacher.table, []
     monkeypatch.setattr(Teacher, "table", lambda teacher, key, pdfs: (keys.append(key), table(teacher, key, pdfs))[1])
     return keys
 
 
 def prepare(corpus, num_ranks: int = 2, from_all: bool = False) -> list:
-    """The files of ranks that share the utterances, or all learn from all but the first, which is a server."""
+    """Files of ranks that share the utterances, or that all learn from all of them except rank 0, which is a server."""
     def rank(comm):
         share = (None if comm.rank == 0 else (0, 1)) if from_all else (comm.rank, comm.size)
         return SoftTargetFiles(*corpus, comm).of(share)
@@ -73,12 +74,12 @@ def prepare(corpus, num_ranks: int = 2, from_all: bool = False) -> list:
 
 
 def everything(tables) -> tuple[list, list]:
-    """Counts and entries of tables, one after the other."""
+    """Counts and entries of successive tables."""
     return [[row for table in tables for row in part(table).tolist()] for part in (lambda table: table.first.diff(), lambda table: table.entries)]
 
 
 def said(corpus, keys) -> tuple[list, list]:
-    """What the teacher says when it is asked."""
+    """Targets computed directly by the teacher."""
     options, data, targets, _ = corpus
     teacher = Teacher(options, data, NUM_PDFS)
     return everything([teacher.table(key, targets.pdfs_of(key))[0] for key in keys])
@@ -107,7 +108,7 @@ def test_files_hold_what_the_teacher_says(corpus, num_ranks, from_all, looked_at
 
 
 def test_what_a_teacher_has_said_is_told(corpus, caplog):
-    """Against its posteriors, frame by frame."""
+    """Compared with its posteriors, frame by frame."""
     logging.getLogger("pyasr").propagate = True
     options, data, targets, _ = corpus
     teacher, q, agreeing = Teacher(options, data, NUM_PDFS), [], []
@@ -121,17 +122,17 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
         prepare(corpus, 2)
     assert f"agrees with the alignment in {np.mean(agreeing):.2%} of the training frames" in caplog.text
     objective = sum(float(part @ np.log(part)) for part in q) / len(q)
-    assert f"{np.mean(list(map(len, q))):.1f} pdfs a frame have 90% of the mass" in caplog.text
-    told = float(re.search(r"the objective of a student that says the same is (\S+)", caplog.text)[1])
+    assert f"{np.mean(list(map(len, q))):.1f} pdfs per frame have 90% of the mass" in caplog.text
+    told = float(re.search(r"the objective of a student with the same posteriors is (\S+)", caplog.text)[1])
     assert told == pytest.approx(objective, abs=1e-4)
-    assert re.search(rf"what it says of {len(q)} frames takes about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
+    assert re.search(rf"the targets of {len(q)} frames will take about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
     assert re.search(rf"the targets of {len(q)} training frames take 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
 
 
 @pytest.mark.parametrize("before, after", [((2, False), (2, False)), ((3, True), (3, True)), ((2, False), (3, False)), ((3, False), (1, False)),
                                            ((2, False), (3, True)), ((3, True), (2, False))])  # fmt: skip
 def test_the_teacher_looks_once(corpus, before, after, looked_at):
-    """Also where other numbers of ranks go on."""
+    """Also if the job continues with another number of ranks."""
     prepare(corpus, *before)
     looked_at.clear()
     files = [file for file in prepare(corpus, *after) if file]
@@ -142,7 +143,7 @@ def test_the_teacher_looks_once(corpus, before, after, looked_at):
 
 
 def test_a_file_that_was_written_halfway_is_not_trusted(corpus, looked_at, monkeypatch):
-    """The other rank's, which is complete, is."""
+    """The complete file of the other rank is used."""
     own, table = corpus[2].shard(1, 2, heldout=False), Teacher.table
 
     def dying(teacher, key, pdfs):
@@ -193,7 +194,7 @@ def shard_of(corpus, file) -> Shard:
 
 
 def dense(minibatches) -> list[tuple]:
-    """(input, q, best) of every frame, in an order of their own."""
+    """(input, q, best) of every frame, sorted."""
     rows = []
     for x, targets in minibatches:
         assert len(x) == targets.numel()
@@ -205,7 +206,7 @@ def dense(minibatches) -> list[tuple]:
 
 @pytest.mark.parametrize("size", [16, 150])
 def test_streamed_frames_have_their_soft_targets(corpus, size):
-    """The same as those in memory, once each; a block's count for `--max-store-mb`, and minibatches go on over the ends of blocks."""
+    """Equal to those in memory, once each. A block's targets count for `--max-store-mb`, and minibatches continue over block boundaries."""
     soft = prepare(corpus, 1)[0]
     shard = shard_of(corpus, soft)
     resident = open_frames(shard, CPU, torch.float32, 0, SEED, 0)
@@ -231,14 +232,14 @@ def test_soft_targets_are_copied_to_the_device(corpus, max_bytes):
     on_host = ((x.cpu(), SoftTargets(*(getattr(targets, name).cpu() for name in ("frame", "pdf", "weight", "best"))))
                for x, targets in there.minibatches(16, 1))  # fmt: skip
     found, expected = (torch.tensor(dense(minibatches), dtype=torch.float64) for minibatches in (on_host, here.minibatches(16, 1)))
-    torch.testing.assert_close(found, expected, rtol=2.0**-22, atol=0.0)  # a GPU divides by multiplying with the rounded reciprocal
+    torch.testing.assert_close(found, expected, rtol=2.0**-22, atol=0.0)  # a GPU multiplies by the rounded reciprocal instead of dividing
 
 
 def test_want_of_room_is_told_after_the_first_utterances(corpus, monkeypatch, looked_at):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(soft_target_files, "_TRIED_FRAMES", 100)
     monkeypatch.setattr(soft_target_files.shutil, "disk_usage", lambda path: usage(1000))
-    found = r"what the teacher says takes about 0\.\d+ MB more, 0\.0010 MB are free; free some space and run the same command again, or lower"
+    found = r"the teacher's targets take about 0\.\d+ MB more, 0\.0010 MB are free; free some space and run the same command again, or lower"
     with pytest.raises(UserError, match=f"^{corpus[3]}: {found} --teacher-mass$"):
         prepare(corpus, 1)
     assert looked_at == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
@@ -264,7 +265,7 @@ print(*measured(Path({directory!r})))
 
 
 def measured(directory: Path) -> tuple[float, float, float]:
-    """MB that the process grows by from when few utterances have been prepared to when many have, and MB of either's targets."""
+    """(growth of the process in MB from few to many prepared utterances, MB of the targets of both)."""
     sizes, peaks = [], []
     options = TeacherOptions(make_teacher(directory / "teacher", 400).teacher, teacher_mass=1.0)
     for num in (30, 200):
@@ -286,7 +287,7 @@ def test_memory_does_not_grow_with_the_utterances(tmp_path):
 
 
 def test_a_training_with_a_teacher_removes_its_files(corpus, tmp_path, capfd):
-    """From the step: streamed frames, and nothing of this is left in the model's directory."""
+    """From the step: with streamed frames; no files of the targets remain in the model's directory."""
     make_alignments(tmp_path / "ali", corpus[2])
     teacher, lang = corpus[0].teacher, tmp_path / "lang"
     (teacher / "tree").write_bytes((tmp_path / "ali" / "tree").read_bytes())

@@ -1,4 +1,4 @@
-"""A small network learns from a large one: which posteriors are kept, the loss, and a student that its teacher makes better."""
+"""Training of a small network on the posteriors of a large one: the kept posteriors, the loss, and a student that its teacher improves."""
 
 import dataclasses
 import shutil
@@ -69,7 +69,7 @@ def test_the_loss_is_the_cross_entropy_of_the_kept_distribution():
 
 @pytest.mark.parametrize("num_pdfs, type", [(2000, torch.int16), (1 << 16, torch.int16), ((1 << 16) + 1, torch.int32)])
 def test_weights_are_parts_that_add_up(num_pdfs, type):
-    """k of the head of the module, for pdfs and parts that need all bits of their type."""
+    """k of the module docstring, with pdfs and weights that need all bits of their type."""
     log_p = posteriors(5, num_pdfs)
     log_p[0] = torch.log_softmax(torch.nn.functional.one_hot(torch.tensor(num_pdfs - 1), num_pdfs) * 100.0, 0)
     (counts, pdf, q), table = keep_mass(log_p, 0.98), table_of(log_p, 0.98)
@@ -83,7 +83,7 @@ def test_weights_are_parts_that_add_up(num_pdfs, type):
 
 @pytest.mark.parametrize("spread", [2.0, 4.0, 6.0])
 def test_parts_are_as_good_as_exact_weights(spread):
-    """Loss and gradient of a minibatch, of teachers that are sure and unsure, who keep 1049, 113 and 18 pdfs a frame."""
+    """Loss and gradient of a minibatch, with teachers of high and low confidence that keep 1049, 113 and 18 pdfs per frame."""
     random = torch.Generator().manual_seed(2)
     scores = torch.randn(256, 2000, generator=random)
     log_p, noise = torch.log_softmax(spread * scores, 1), torch.randn(256, 2000, generator=random)
@@ -106,7 +106,7 @@ def test_minibatches_that_follow_each_other():
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A corpus, a teacher with two layers that has learned all of it, and targets of which most are wrong."""
+    """A corpus, a teacher with two layers that was trained on all of it, and targets of which most are wrong."""
     path = tmp_path_factory.mktemp("corpus")
     targets = dataclasses.replace(make_data(path / "data", {f"a-{i:02d}": 40 + i for i in range(24)}, NUM_PDFS), heldout=np.arange(24) % 4 == 0)
     (path / "teacher").mkdir()
@@ -121,7 +121,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blstm(corpus):
-    """A teacher that reads chunks in both directions, and its own features of the same frames, of which there are more columns."""
+    """A teacher that reads chunks in both directions, with its own features of the same frames, which have more columns."""
     path, targets, _ = corpus
     seen, out, input = path / "seen", path / "blstm", InputOptions(cmvn="none")
     shutil.copytree(path / "data", seen)
@@ -142,7 +142,8 @@ def blstm(corpus):
 
 @pytest.mark.parametrize("kind, scheme", [("feed-forward", "allreduce"), ("feed-forward", "kaldi"), ("blstm", "allreduce")])
 def test_a_student_learns_from_its_teacher_alone(corpus, blstm, tmp_path, kind, scheme):
-    """The alignment's targets of training frames are random; held out are right ones. It sees single frames, and the BLSTM other columns."""
+    """Training targets of the alignment are random, held-out targets are correct. The student sees single frames, and the BLSTM other
+    columns."""
     path, right, wrong = corpus
     teacher = blstm if kind == "blstm" else dict(teacher=path / "teacher")
     out = tmp_path / "student"
@@ -162,7 +163,7 @@ def test_features_of_a_teacher_that_are_no_numbers_are_named(corpus, monkeypatch
     features = teacher.reader[keys[0]].copy()
     features[5, 1] = np.nan
     monkeypatch.setattr(type(teacher.reader), "__getitem__", lambda reader, key: features)
-    with pytest.raises(UserError, match=rf"{keys[0]} has features that are no numbers \(nan in frame 5, column 1\)"):
+    with pytest.raises(UserError, match=rf"{keys[0]} has features that are not finite \(nan in frame 5, column 1\)"):
         teacher.table(keys[0], right.pdfs_of(keys[0]))
 
 
@@ -176,7 +177,7 @@ def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatc
 
 
 def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
-    """Though it has as many pdfs."""
+    """Even if it has as many pdfs."""
     path, right, _ = corpus
     for name in ("ali", "other"):
         make_alignments(tmp_path / name, right)
@@ -187,7 +188,7 @@ def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
     shutil.copy(tmp_path / "other" / "tree", tmp_path / "teacher")
     (tmp_path / "lang").mkdir()
     (tmp_path / "lang" / "phones.txt").write_text("<eps> 0\n")
-    with pytest.raises(UserError, match="--teacher .*teacher: its tree is not that of .*ali; give alignments by the tree that it was trained on"):
+    with pytest.raises(UserError, match="--teacher .*teacher: its tree differs from that of .*ali; give alignments with the teacher's tree"):
         run_here("train_dnn.py", "--cmvn", "none", "--teacher", tmp_path / "teacher",
                  path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out", threads=True)  # fmt: skip
 
@@ -203,13 +204,13 @@ def test_want_of_memory_for_the_posteriors_kept_is_told_too(corpus, monkeypatch)
 
 def test_teachers_that_cannot_teach(corpus, tmp_path):
     path, right, _ = corpus
-    with pytest.raises(UserError, match="a network of 5 pdfs, the alignments have 6"):
+    with pytest.raises(UserError, match="the network has 5 pdfs, the alignments have 6"):
         Teacher(TeacherOptions(path / "teacher"), path / "data", 6)
     make_data(tmp_path / "other", {"a-00": 40, "a-01": 30}, NUM_PDFS)
     teacher = Teacher(TeacherOptions(path / "teacher", tmp_path / "other"), path / "data", NUM_PDFS)
     with pytest.raises(UserError, match="the teacher has no features of a-02"):
         teacher.table("a-02", np.zeros(42))
-    with pytest.raises(UserError, match="the teacher has 30 frames of a-01, there are 41 targets"):
+    with pytest.raises(UserError, match="the teacher has 30 frames of a-01, the alignment has 41"):
         teacher.table("a-01", np.zeros(41))
-    with pytest.raises(UserError, match="--teacher and --priors posteriors do not go together: what is measured on a sample"):
+    with pytest.raises(UserError, match="--teacher and --priors posteriors do not go together: measurements on a sample"):
         check_training(with_options(teacher=dict(teacher=path / "teacher"), priors=dict(priors="posteriors")))

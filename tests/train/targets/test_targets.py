@@ -1,4 +1,4 @@
-"""Joining alignments with features, held-out sets, shards."""
+"""Matching of alignments and features, held-out sets, shards."""
 
 import logging
 from types import SimpleNamespace
@@ -60,14 +60,14 @@ def test_join_is_told_in_a_table(corpus, caplog):
 
 
 def test_utterances_without_frames_are_not_trained_on(tmp_path):
-    """Though their alignment has as many."""
+    """Even if their alignment has no frames either."""
     lengths, aligned = {"a-0": 0, "a-1": 3}, {"a-0": np.zeros(0, np.int32), "a-1": np.ones(3, np.int32)}
     reader = SimpleNamespace(data=tmp_path, keys=Keys.of(lengths), utterances=list(lengths), num_frames=lengths.get, has=lengths.__contains__)
     assert join(reader, aligned, 0.5, tmp_path) == ["a-1"]
 
 
 def lose_features(path, lost):
-    """Of these utterances."""
+    """Remove the features of these utterances."""
     table = read_table(path / "data/feats.scp")
     write_table(path / "data/feats.scp", {utt: rx for utt, rx in table.items() if utt not in lost})
 
@@ -85,7 +85,7 @@ def test_utterances_without_features_and_without_alignment_are_counted_together(
     path, _ = corpus
     lose_features(path, ["a-0"])
     change(path, lambda ali: {key: v for key, v in ali.items() if key != "b-2"})
-    with pytest.raises(UserError, match="1 have no features, 1 of 100 utterances have no alignment and 0 one of another length"):
+    with pytest.raises(UserError, match="1 have no features, 1 of 100 utterances have no alignment and 0 an alignment of another length"):
         prepare(path, max_missing=0.01)
     assert len(prepare(path, max_missing=0.02).keys) == 98
 
@@ -101,7 +101,7 @@ def test_utterances_that_are_only_in_the_alignment_are_not_missed(corpus):
 def test_alignment_of_other_features(corpus):
     path, _ = corpus
     change(path, lambda ali: {key: v[::2] for key, v in ali.items()})
-    with pytest.raises(UserError, match=r"ali does not match .*data: 0 of 100 utterances have no alignment and 50 one of another length"):
+    with pytest.raises(UserError, match=r"ali does not match .*data: 0 of 100 utterances have no alignment and 50 an alignment of another length"):
         prepare(path)
     assert not (path / "out" / "targets.npz").exists()
 
@@ -114,12 +114,12 @@ def test_alignment_of_another_model(corpus):
 
 
 def test_nothing_to_train_on(corpus):
-    """No utterance in common, and a table of features without a line, which no share of missing ones covers."""
+    """No utterance in common; and a feature table without a line, which no --max-missing permits."""
     path, _ = corpus
     (path / "data" / "utt2num_frames").unlink()
     for lines in ("", (path / "data" / "feats.scp").read_text().replace("-", "_")):
         (path / "data" / "feats.scp").write_text(lines)
-        with pytest.raises(UserError, match="ali and .*data have no utterance in common to train on"):
+        with pytest.raises(UserError, match="ali and .*data have no utterance in common; compute the features"):
             prepare(path, max_missing=1.0)
 
 
@@ -162,7 +162,7 @@ def test_heldout_utterances_of_all_speakers_where_asked_for():
 @pytest.mark.parametrize("part", ["", "-0000000-0000100"])
 @pytest.mark.parametrize("by", ["speaker", "utterance"])
 def test_copies_at_other_speeds_are_held_out_with_their_original(corpus, by, part):
-    """Also parts of utterances, which are not there as a whole; copies come before them in the alphabet."""
+    """Also parts of utterances whose whole is not in the data; copies precede their originals in alphabetical order."""
     path, _ = corpus
     names = {f"x{key}": num for key, num in LENGTHS.items()}
     copies = {f"sp{speed}-{key}{part}": key for speed in ("0.9", "1.1") for key in names}
@@ -204,14 +204,14 @@ def test_transition_id_zero_is_refused(tmp_path):
 
 
 def write_alignments(path, archives):
-    """An alignment directory, without a model, of one job an archive."""
+    """An alignment directory without a model, with one job per archive."""
     (path / "num_jobs").write_text(f"{len(archives)}\n")
     for job, vectors in enumerate(archives, 1):
         write_int_vectors(path / f"ali.{job}.gz", vectors)
 
 
 def test_the_order_of_archives_is_not_that_of_the_features(tmp_path):
-    """Empty alignments and archives are passed over."""
+    """Empty alignments and archives are skipped."""
     write_alignments(tmp_path, [{"d": [4, 4], "b": [2, 2, 2], "e": []}, {}, {"c": [3], "a": [1, 5]}])
     with AlignmentSpool(tmp_path, np.arange(6) * 10, tmp_path / "spool") as spool:
         assert {key: len(frames) for key, frames in spool.frames.items()} == {"d": 2, "b": 3, "e": 0, "c": 1, "a": 2}
