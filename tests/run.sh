@@ -57,7 +57,7 @@ run_tests() { python -m pytest -n "$((cores + 1))" "${spread[@]}" "$@"; }
 run_as_avx2() {
   local numeric=(tests/tensor tests/nn tests/sequence/test_ctc.py tests/sequence/test_lfmmi.py)
   for name in components input_transform learner lfmmi_criterion trainer rbm_learner resume rows saturated_lstm; do
-    numeric+=("tests/train/test_$name.py")
+    numeric+=("$(find tests/train -name "test_$name.py")")
   done
   echo "== ${#numeric[@]} files and folders of numeric tests, without AVX-512"
   python tests/processors.py avx2 python -m pytest -n "$cores" "${spread[@]}" --durations=5 --ignore tests/tensor/test_fast_paths.py \
