@@ -124,7 +124,8 @@ def test_penalty_of_a_chunk_is_kaldis():
     before = learner.flat.master.clone()
     learner.step(torch.randn(chunks, 1 + frames + 1, 10), torch.full((chunks, frames), NO_TARGET), rate)
     torch.testing.assert_close(learner.flat.master - before, -2 * k * rate * chunks * before, rtol=1e-3, atol=1e-9)
-    assert "a frame (nnet3's value divided by the outputs of a chunk)" in LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
+    told = LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
+    assert told.startswith("penalty per frame ") and "(nnet3's value divided by the outputs of a chunk)" in told
 
 
 @pytest.mark.parametrize("fields", [dict(), dict(momentum=0.9), dict(max_change=1.0, max_change_per_layer=0.5), dict(l2=0.1)])
