@@ -1,0 +1,56 @@
+"""The new kind of sources of docs/extending/corpus.md: its file, copied from the page."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from own_corpora import prepared, speakers_and_sentences, tone, write
+
+from pyasr.base.errors import UserError
+from pyasr.intake.own import sources
+from pyasr.intake.own.sources.kinds import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kind(tmp_path_factory):
+    """The file among the kinds."""
+    path, text = tmp_path_factory.mktemp("kinds"), (ROOT / "docs/extending/corpus.md").read_text()
+    (name,), (block,) = re.findall(r"`(\w+\.py)`:\n", text), re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (path / name).write_text(block)
+    before = list(KINDS)
+    sources.__path__.append(str(path))
+    yield
+    sources.__path__.remove(str(path))
+    KINDS[:] = [kind for kind in KINDS if kind in before or "JSON" not in kind.name]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for speaker, number, text in speakers_and_sentences():
+        tone(tmp_path / "in" / f"{speaker}-{number}.wav")
+        write(tmp_path / "in" / f"{speaker}-{number}.json", json.dumps({"text": text, "speaker": speaker}))
+    return tmp_path / "in"
+
+
+def utterances(corpus):
+    return [one for part in corpus.split.parts.values() for one in part]
+
+
+def words(text: str) -> list[str]:
+    """Without punctuation, in one case, numbers in words."""
+    return re.sub(r"[^a-z0-9' -]", "", text.lower().replace("&", "and").replace("5", "five")).split()
+
+
+def test_its_utterances_are_those_of_the_files(folder):
+    found = {one.name: (one.speaker, words(one.text)) for one in utterances(prepared(folder))}
+    assert sorted(found.values()) == sorted((speaker, words(text)) for speaker, _, text in speakers_and_sentences())
+
+
+def test_a_file_that_cannot_be_read_is_reported_or_skipped(folder):
+    (folder / "spk00-0.json").write_text("{")
+    with pytest.raises(UserError, match="JSON files that cannot be read: 1, .*spk00-0.json .*; correct or remove them, or skip them"):
+        prepared(folder)
+    assert len(utterances(prepared(folder, skip_bad="true"))) == len(speakers_and_sentences()) - 1

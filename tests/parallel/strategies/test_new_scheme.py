@@ -1,0 +1,68 @@
+"""The new scheme of docs/extending/scheme.md: its file, copied from the page."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from corpora import make_alignments, make_data
+from steps_here import run_here, step_of
+
+from pyasr.base.cli.options import parse
+from pyasr.base.errors import UserError
+from pyasr.parallel import strategies
+from pyasr.parallel.communication.rank_threads import run_threads
+from pyasr.parallel.mixing.register import REGISTER
+from pyasr.parallel.strategies import make_strategy, mixing_options, strategy_names
+
+ROOT = Path(__file__).resolve().parents[3]
+NUM_RANKS, SHARE, NUM_PDFS = 4, 0.25, 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scheme(tmp_path_factory):
+    """The file among the schemes."""
+    path, text = tmp_path_factory.mktemp("schemes"), (ROOT / "docs/extending/scheme.md").read_text()
+    (name,), (block,) = re.findall(r"`(\w+\.py)`:\n", text), re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (path / name).write_text(block)
+    strategies.__path__.append(str(path))
+    yield
+    strategies.__path__.remove(str(path))
+    REGISTER.pop("left", None)
+
+
+def test_a_mixing_is_the_formula_of_its_docstring():
+    assert "left" in strategy_names()
+    start = np.random.default_rng(1).standard_normal((NUM_RANKS, 50)).astype(np.float32)
+
+    def rank(comm):
+        strategy, master = make_strategy(comm, mixing_options("left", period_frames=10, left_share=SHARE)), torch.from_numpy(start[comm.rank].copy())
+        strategy.restart(master)
+        strategy.begin_epoch(20, 10)
+        strategy.step(master, 10)
+        return master.numpy()
+
+    mixed = np.stack(run_threads(NUM_RANKS, rank))
+    np.testing.assert_allclose(mixed, (1 - SHARE) * start + SHARE * np.roll(start, 1, axis=0), atol=1e-6)
+    np.testing.assert_allclose(mixed.mean(0), start.mean(0), atol=1e-6)
+
+
+def test_its_option_is_known_to_steps_and_belongs_to_it_alone(capsys):
+    step = step_of("train_dnn.py")[1]
+    words = ["data", "lang", "ali", "out"]
+    options, _ = parse(step, ["--parallel", "left", "--left-share", "0.3", *words])
+    assert options.training.mixing.scheme.left_share == 0.3
+    with pytest.raises(UserError, match="--left-share"):
+        parse(step, ["--parallel", "allreduce", "--left-share", "0.3", *words])
+
+
+def test_a_network_is_trained_by_it(tmp_path):
+    lengths = {f"{speaker}-{i}": 40 + i for speaker in "abcd" for i in range(6)}
+    make_alignments(tmp_path / "ali", make_data(tmp_path / "data", lengths, NUM_PDFS))
+    (tmp_path / "lang").mkdir()
+    (tmp_path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    flags = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--heldout-share", 0.2, "--num-epochs", 2,
+             "--parallel", "left", "--period-frames", 64, "--num-ranks", 2]  # fmt: skip
+    run_here("train_dnn.py", *flags, *(tmp_path / name for name in ("data", "lang", "ali", "out")), threads=True)
+    assert (tmp_path / "out/final.nnet").exists()
