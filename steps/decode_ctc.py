@@ -2,7 +2,7 @@
 """Decode a data directory with a CTC network: greedy search, prefix beam search, or search in the graph TLG.
 
 Reads   CTC_DIR/{final.nnet,input.json,feature_origin.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cmvn.scp,utt2spk};
-       with --posteriors, that table instead of network and features
+        with --posteriors, that table instead of network and features;
         --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}, optional CTC_DIR/frame_subsampling_factor;
         --search prefix: optional --lm ARPA
 Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; with wfst also shard.JOB.json, totals.json; else nbest.JOB.txt
@@ -44,7 +44,7 @@ class DecodeCtc:
     ctc_dir: Path = argument("directory of the network")
     decode_dir: Path = argument("directory of the lattices")
     search: str = option(PREFIX, "search method", choices=SEARCHES)
-    units_dir: Path | None = option(None, "directory of the units; none: CTC_DIR/units")
+    units_dir: Path | None = option(None, "directory of the units (units.txt); none: CTC_DIR/units")
     posteriors: Path | None = option(None, "table (scp) of log posteriors (frames, units), instead of network and features")
     graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST))
     lm: Path | None = option(None, "n-gram model in ARPA format, optionally compressed", only=if_is("search", PREFIX))

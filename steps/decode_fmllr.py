@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Decode a data directory with a GMM system in several passes, adapting the features to each speaker by fMLLR.
 
-The first pass, without adaptation, is written to DECODE_DIR.si; --si-dir replaces it by a decoding with a system that has the same tree. A
-SAT system uses its alignment model in the first pass, its final model afterwards.
+The first pass, without adaptation, writes its lattices to DECODE_DIR.si. --si-dir replaces it by existing lattices of a system with the
+same tree. A SAT system uses its alignment model in the first pass and its final model in the later passes.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones/silence.int}, DATA/{feats.scp,cmvn.scp,utt2spk}, --si-dir SI_DIR/{lat.*.gz,totals.json},
        MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json,feature_origin.json,frame_subsampling_factor}
@@ -41,7 +41,7 @@ class DecodeFmllr(DecodeStep):
 
 
 def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str) -> None:
-    """Run the functions in all jobs, one after the other, and report the totals of the last as those of `what`."""
+    """Run each function in all jobs, one function after the other, and log the totals of the last one under the name `what`."""
     with decoding(out, options.data, options.jobs.nj):
         for function in functions:
             run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.decoding.{function}", spec)
@@ -51,7 +51,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str
 
 
 def decode_without(options: DecodeFmllr, inputs: list[Path], check: Callable[[], None]) -> Path:
-    """The directory of the decoding without adaptation, which is run if it is not up to date."""
+    """Run the decoding without adaptation unless it is up to date. Returns its directory."""
     si_dir = options.decode_dir.with_name(options.decode_dir.name + ".si")
     options = dataclasses.replace(options, decode=options.adapt.first(options.decode))
     try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replace the language model in lattices: subtract the costs of OLD_LANG's G.fst, add those of NEW_LM.
+"""Replace the language model in lattices: subtract the costs of OLD_LANG's G.fst and add those of NEW_LM.
 
 Reads   OLD_LANG/{G.fst,words.txt}, NEW_LM: a lang directory (G.fst), a directory of utils/train_lm.py, or an ARPA file;
         DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt,language_model}

@@ -31,7 +31,7 @@ class LmRescoreLstm:
     decode_dir: Path = argument("directory of the lattices")
     out: Path = argument("output directory of the new lattices")
     rescore: LstmRescoreOptions = group(LstmRescoreOptions)
-    ngram: Path | None = option(None, "n-gram model to interpolate with; none: that of OLD_LANG")
+    ngram: Path | None = option(None, "n-gram model (see NEW_LM of steps/lm_rescore.py) to interpolate with; none: that of OLD_LANG")
     jobs: JobOptions = group(JobOptions)
 
 

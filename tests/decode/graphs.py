@@ -8,12 +8,12 @@ from pyasr.io.openfst import Fst
 
 
 def tid2pdf(num_pdfs: int) -> np.ndarray:
-    """Two transition-ids a pdf; entry 0 unused."""
+    """Two transition-ids per pdf; entry 0 unused."""
     return np.concatenate([[-1], np.repeat(np.arange(num_pdfs), 2)]).astype(np.int32)
 
 
 def random_graph(rng, num_states: int, num_arcs: int, num_pdfs: int, *, cycles: bool = False) -> Fst:
-    """Arcs between random states; epsilon arcs (one in five) go to a higher state (no cycle) unless `cycles`; costs are positive."""
+    """Arcs between random states with positive costs. One arc in five is epsilon; without `cycles`, epsilon arcs lead to higher states."""
     sources = np.concatenate([np.arange(num_states), rng.integers(0, num_states, num_arcs - num_states)])
     targets = rng.integers(0, num_states, num_arcs)
     ilabels = rng.integers(1, 2 * num_pdfs + 1, num_arcs)
@@ -28,7 +28,7 @@ def random_graph(rng, num_states: int, num_arcs: int, num_pdfs: int, *, cycles: 
 
 
 def all_paths(fst: Fst, loglikes: np.ndarray, pdfs: np.ndarray, scale: float, limit: float, use_final: bool = True) -> dict:
-    """Every path through `loglikes`' frames of total cost up to `limit` that enters no state twice between two frames.
+    """All paths through the frames of `loglikes` of total cost up to `limit` that enter no state twice between two frames.
 
     {(ilabels, olabels, both with epsilons): [(graph cost, acoustic cost), ...] sorted}
     """
@@ -72,13 +72,13 @@ def lattice_paths(lattice) -> dict:
 
 
 def plain(paths: dict) -> list:
-    """(tids, words, costs) of all paths, without epsilons, costs to float32's precision."""
+    """(tids, words, costs) of all paths, without epsilons, with costs rounded to the precision of float32."""
     return sorted((tuple(t for t in tids if t), tuple(w for w in words if w), round(graph, 3), round(acoustic, 2))
                   for (tids, words), costs in paths.items() for graph, acoustic in costs)
 
 
 def compact_paths(lattice) -> list:
-    """The same by a walk over the compact lattice itself."""
+    """Like `plain`, by a traversal of the compact lattice itself."""
     found = []
 
     def walk(state, tids, words, graph, acoustic):

@@ -1,4 +1,4 @@
-"""A small decode directory whose lattices want another language model."""
+"""A small decode directory for rescoring with another language model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UTTERANCES = ["a-1", "a-2", "b-1", "b-2", "b-3"]
 
 
 def make_lang(path: Path, seed: int, order: int, words: SymbolTable = WORDS) -> list:
-    """A lang dir with a random G; its n-grams."""
+    """Write a lang directory with a random G. Returns its n-grams."""
     path.mkdir()
     words.write(path / "words.txt")
     ngrams = random_ngrams(seed, SPOKEN, (0, 12, 20, 30)[:order])
@@ -34,7 +34,7 @@ def make_lang(path: Path, seed: int, order: int, words: SymbolTable = WORDS) -> 
 
 
 def make_experiment(tmp_path: Path) -> dict:
-    """Lattices with the costs of the bigram lang/G.fst in them, those of lang4 still to come; the raw ones are returned."""
+    """Write lattices with the costs of the bigram lang/G.fst, and lang4 for rescoring. Returns the lattices without these costs."""
     make_lang(tmp_path / "lang", 0, 2)
     make_lang(tmp_path / "lang4", 1, 4)
     (tmp_path / "data").mkdir()

@@ -36,7 +36,7 @@ class System:
 
 
 def make_system(root: Path, **options) -> System:
-    """A monophone system of 12 words; `options` of the language directory."""
+    """A monophone system of 12 words. options: of the language directory."""
     write_toy_lang(root / "lang", num_words=12, num_phones=4, **options)
     write_arpa_text(root / "lm.arpa", random_ngrams(0, [*(f"w{i}" for i in range(12)), "<unk>"], (0, 60)))
     for name in ("lang_test", "model", "graph"):

@@ -1,4 +1,4 @@
-"""A decoding graph of HCLG's shape (lexicon tree, n-gram histories with backoff, 3-state phones with self-loops), likelihoods for it."""
+"""A decoding graph like HCLG (lexicon tree, n-gram histories with back-off, 3-state phones with self-loops), and likelihoods for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyasr.io.openfst import Fst
 
 @dataclass
 class Task:
-    """A graph, its pdf map, and the pdfs' places in a feature space."""
+    """A graph, its pdf map, and the means of the pdfs in a feature space."""
 
     fst: Fst
     tid2pdf: np.ndarray
@@ -19,7 +19,7 @@ class Task:
 
 
 def make_task(num_words: int, num_bigrams: int, num_pdfs: int, seed: int = 0, num_phones: int = 40, dim: int = 13) -> Task:
-    """`num_bigrams` word pairs have an own chain of states; every other pair goes through an epsilon backoff arc and the lexicon tree."""
+    """`num_bigrams` word pairs have their own chains of states; other pairs use an epsilon back-off arc and the lexicon tree."""
     rng = np.random.default_rng(seed)
     builder = _Builder(rng, num_words, num_pdfs, num_phones)
     builder.tree()
@@ -29,7 +29,7 @@ def make_task(num_words: int, num_bigrams: int, num_pdfs: int, seed: int = 0, nu
 
 
 class _Builder:
-    """State 0 is the backoff history and the lexicon tree's root, states 1..num_words the histories of one word."""
+    """State 0 is the back-off history and the root of the lexicon tree; states 1..num_words are the histories of one word."""
 
     def __init__(self, rng, num_words, num_pdfs, num_phones):
         self.rng, self.num_words, self.num_pdfs = rng, num_words, num_pdfs
@@ -79,7 +79,7 @@ class _Builder:
 
 
 def make_loglikes(task: Task, num_frames: int, noise: float, seed: int = 0) -> np.ndarray:
-    """float32 (num_frames, num_pdfs): a random walk through the graph seen through Gaussian noise, at a scale as GMMs give it."""
+    """float32 (num_frames, num_pdfs): log-likelihoods of a random walk through the graph with Gaussian noise, at the scale of a GMM's."""
     rng = np.random.default_rng(seed)
     fst, state, pdfs = task.fst, task.fst.start, []
     while len(pdfs) < num_frames:

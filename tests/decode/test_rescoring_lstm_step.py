@@ -30,7 +30,7 @@ def rescore(root, *flags, lstm="lstm", lang="lang"):
 
 
 def proper_ngrams() -> list:
-    """4-grams in which backing off from a history that nothing is listed after costs nothing, as in every model whose sums are one."""
+    """4-grams in which backing off from a history without listed words has no cost, as in every normalised model."""
     orders = random_ngrams(1, SPOKEN, (0, 12, 20, 30))
     histories = {gram[:-1] for grams in orders for gram in grams}
     return [{gram: (score, backoff if gram in histories else 0.0) for gram, (score, backoff) in grams.items()} for grams in orders]
@@ -43,7 +43,7 @@ def test_rescored_lattices_have_the_costs_of_the_new_models_alone(exp, flags, we
     write_arpa_text(root / "other.arpa", ngrams)
     flags = [root / flag if flag == "other.arpa" else flag for flag in flags]
     rescore(root, "--ngram-order", 20, "--rescore-beam", 1e6, *flags)
-    assert f"weight {weight} beside" in capsys.readouterr().out
+    assert f"weight {weight}, interpolated with" in capsys.readouterr().out
     found = read_all(root / "new")
     assert (root / "new/words.txt").read_text() == (root / "lang/words.txt").read_text()
     assert found.keys() == bare.keys() and found["b-3"].empty
@@ -69,7 +69,7 @@ def test_lattices_of_a_rescoring_are_not_rescored(exp):
     (root / "new").rename(root / "rescored")
     (root / "decode").rename(root / "decoded")
     (root / "rescored").rename(root / "decode")
-    with pytest.raises(UserError, match="the costs of .*/lstm/lm.nnet and .*/lang/G.fst into its lattices"):
+    with pytest.raises(UserError, match="by those of .*/lstm/lm.nnet and .*/lang/G.fst; rescore the original"):
         rescore(root)
 
 
@@ -84,9 +84,9 @@ def poor_model(root):
     (lambda root: (root / "lstm/lm.nnet").write_bytes(b"x"), {}, "not a whole LSTM language model file"),
     (lambda root: (root / "lstm/lm.nnet").unlink(), {}, "lm.nnet: no such file"),
     (lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(root / "lang4/words.txt"), {"--ngram": "lang4"},
-     "the word 'w0' has another id there than in"),
+     "the word 'w0' does not have the same id as in"),
     (lambda root: SymbolTable({word: number for word, number in WORDS.ids.items() if word not in ("w2", "w3")}).write(root / "lang/words.txt"),
-     {}, "word [34] is not in .*words.txt; give the lang directory of the decoding graph"),
+     {}, "word id [34] is not in .*words.txt; give the lang directory of the decoding graph"),
 ])
 def test_bad_input_is_one_sentence(exp, spoil, flags, message):
     root, _, _ = exp

@@ -9,7 +9,7 @@ from pyasr.decode.lattices.word_graph import WordGraph
 
 
 def random_word_graph(rng: np.random.Generator, num_states: int = 6, num_words: int = 4, epsilons: float = 0.2) -> WordGraph:
-    """Every state leads to a later one and comes from an earlier one; the last state is final and perhaps another one too."""
+    """Each state has an arc to a later and an arc from an earlier state; the last state is final, and possibly one more."""
     arcs = [(s, int(rng.integers(s + 1, num_states))) for s in range(num_states - 1) for _ in range(rng.integers(1, 4))]
     arcs += [(int(rng.integers(0, t)), t) for t in range(1, num_states) if t not in {target for _, target in arcs}]
     arcs.sort()
@@ -39,7 +39,7 @@ def paths(graph: WordGraph) -> list[tuple[tuple[int, ...], float]]:
 
 
 def as_tree(graph: WordGraph) -> WordGraph:
-    """The same paths, one state for each beginning of one."""
+    """The same paths with one state for each path prefix."""
     offsets = graph.arc_offsets
     arcs, finals, times, queue = [], [graph.finals[0]], [0], [(0, 0)]
     for state, mine in queue:
@@ -55,7 +55,7 @@ def as_tree(graph: WordGraph) -> WordGraph:
 
 
 def edit_distance(one, other) -> int:
-    """Levenshtein."""
+    """Levenshtein distance."""
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
         before, row = row, [i]
@@ -71,7 +71,7 @@ def expected_errors(found, words) -> float:
 
 
 def random_compact(rng: np.random.Generator, **options) -> CompactLattice:
-    """A random word graph as a compact lattice: costs in two parts, strings of up to three transition-ids that tell arcs apart."""
+    """A random word graph as a compact lattice: graph and acoustic costs, and unique strings of up to three transition-ids per arc."""
     graph = random_word_graph(rng, **options)
     num_arcs, num_states = len(graph.words), graph.num_states
     lengths = rng.integers(0, 4, num_arcs + num_states)

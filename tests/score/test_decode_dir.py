@@ -171,7 +171,7 @@ def test_words_of_another_lang_directory(scored, tmp_path):
     (tmp_path / "lang").mkdir()
     (tmp_path / "lang/words.txt").write_text("<eps> 0\nyes 1\n")
     decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
-    assert "no word of number 2" in score(root / "dev", tmp_path / "lang", decode, ok=False)
+    assert "no word with id 2" in score(root / "dev", tmp_path / "lang", decode, ok=False)
 
 
 def test_words_of_least_risk(scored, tmp_path):

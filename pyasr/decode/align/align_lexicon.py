@@ -1,4 +1,4 @@
-"""Which sequences of phones are words, or silences that stand for no word: the lexicon that lattices are aligned with."""
+"""The lexicon for lattice alignment: phone sequences that are pronunciations of words, or silences without a word."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 
 AlignLexicon = namedtuple("AlignLexicon", "steps nodes ends prefixes")
-AlignLexicon.__doc__ = """Pronunciations as a tree of phones, node 0 its root; all keys are int64 and ascending.
+AlignLexicon.__doc__ = """Pronunciations as a trie of phones with root node 0. All keys are int64 and ascending.
 
-steps, nodes  node << 32 | phone, and the node that it leads to
-ends          node << 32 | word, where a pronunciation of the word ends; word 0 is silence, and all words also stand as ANY_WORD
-prefixes      node << 32 | word, where a pronunciation of the word may go on
+steps, nodes  node << 32 | phone, and the node that the phone leads to
+ends          node << 32 | word if a pronunciation of the word ends at the node. Word 0 is silence; a node where a word ends also has
+              ANY_WORD.
+prefixes      node << 32 | word if a pronunciation of the word continues after the node
 """
 ANY_WORD = 0xFFFFFFFF
 
 
 def align_lexicon(rows: Iterable[tuple[int, tuple[int, ...]]]) -> AlignLexicon:
-    """The lexicon of (word, phones) rows (`pyasr.lang.lang_dirs.lang_dir.LangDir.align_lexicon`); word 0 stands for no word."""
+    """Build the lexicon from (word, phones) rows (`pyasr.lang.lang_dirs.lang_dir.LangDir.align_lexicon`); word 0 is silence."""
     steps: dict[int, int] = {}
     ends, prefixes = set(), set()
     for word, phones in rows:
@@ -36,7 +37,7 @@ def align_lexicon(rows: Iterable[tuple[int, tuple[int, ...]]]) -> AlignLexicon:
 
 @njit(nogil=True, cache=True)
 def has_pair(pairs, node, word):
-    """Whether node << 32 | word is among ascending `pairs`."""
+    """Whether the ascending `pairs` contain node << 32 | word."""
     key = (np.int64(node) << 32) | np.int64(word)
     i = np.searchsorted(pairs, key)
     return i < len(pairs) and pairs[i] == key
@@ -44,14 +45,14 @@ def has_pair(pairs, node, word):
 
 @njit(nogil=True, cache=True)
 def goes_on(lexicon, node):
-    """Whether any pronunciation goes on from a node."""
+    """Whether any pronunciation continues after a node."""
     i = np.searchsorted(lexicon.steps, np.int64(node) << 32)
     return i < len(lexicon.steps) and lexicon.steps[i] >> 32 == node
 
 
 @njit(nogil=True, cache=True)
 def step(lexicon, node, phone):
-    """The node that a phone leads to, -1 if none."""
+    """The node that a phone leads to; -1 if there is none."""
     key = (np.int64(node) << 32) | np.int64(phone)
     i = np.searchsorted(lexicon.steps, key)
     return lexicon.nodes[i] if i < len(lexicon.steps) and lexicon.steps[i] == key else -1

@@ -1,19 +1,20 @@
-"""Lattices whose arcs are words: the behaviour of Kaldi's lattice-align-words-lexicon.
+"""Alignment of lattices with words, so that each arc is one word: the behaviour of Kaldi's lattice-align-words-lexicon.
 
     aligned = align_words(compact, trans, align_lexicon(LangDir("data/lang").align_lexicon))
     begin = state_times(aligned)[aligned.sources]              # frames
     end = begin + aligned.lengths
 
-In a compact lattice words and transition-ids are paired loosely: a word may stand before, within or after its phones. A path is therefore
-read phone by phone, and in each state pend the phones and the words read that have not found each other. Of these two things one is done
-there:
+In a compact lattice, words and transition-ids are paired loosely: a word may be before, within or after its phones. The algorithm therefore
+reads a path phone by phone. Each state has *pending* phones and words, which have been read but not matched with each other. In each state,
+the algorithm does one of two things:
 
-* *cut* off the first k phones, a pronunciation of the first word, or a silence: an arc of the result;
-* *read* the arcs of the phone-aligned lattice.
+* *cut*: write an arc with the first k pending phones, which are a pronunciation of the first pending word or a silence;
+* *read*: follow the arcs of the phone-aligned lattice.
 
-Phones of a path may be divided among its words in several ways. So that the path comes out once, and counts once in posteriors, a piece is
-cut off when it is the first of all divisions that what is read next may go on with, and of those that lead to the same place (as many
-phones and words are left) there is one: that whose last piece, and so on backwards, is the shortest.
+The phones of a path can often be divided among its words in several ways. The path must appear once in the result, so that it counts once
+in posteriors. A piece is therefore cut only if it is the first piece of every division that the labels read next can continue. Of the
+divisions that leave the same number of phones and words, only one is considered: that with the shortest last piece, then the shortest piece
+before it, and so on.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _STATES_PER_ARC, _MORE_STATES = 100, 100_000
 
 
 def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignLexicon, name: str = "lattice") -> CompactLattice:
-    """The same paths, each arc a word with its transition-ids or, word 0, a silence.
+    """The same paths on arcs that each have one word, or word 0 for a silence, and its transition-ids.
 
-    Where the phones of a path can be divided among its words in several ways, the result has one of them. When the search ended within
-    words, these keep the transition-ids that they have, which may be none. Raises UserError, naming `name`, for phones that are not those
-    of the words.
+    If the phones of a path can be divided among its words in several ways, the result contains one of them. Words that are incomplete
+    because the search ended keep the transition-ids that they have, possibly none. Raises UserError, naming `name`, if the phones do not
+    match the words.
     """
     phones = align_phones(lattice, trans, name)
     if phones.empty:
@@ -49,29 +50,29 @@ def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignL
         aligned = _align(phones, labels, lexicon, may_break, name)
         if (np.bincount(aligned.tids, minlength=len(labels))[labels > 0] > 0).all():
             return replace(aligned, **_expanded(aligned, phones))
-    raise UserError(f"{name}: its phones are not those of its words; give the language directory and the model that it was decoded with")
+    raise UserError(f"{name}: its phones do not match its words; give the language directory and the model of the decoding")
 
 
 def _align(phones: CompactLattice, labels: np.ndarray, lexicon: AlignLexicon, may_break: bool, name: str) -> CompactLattice:
-    """The paths that can be aligned, with the arcs of `phones`, whose phones are `labels`, in place of transition-ids."""
+    """The paths that can be aligned; their strings are arc numbers of `phones` instead of transition-ids. labels: the phone of each arc."""
     limit = _STATES_PER_ARC * phones.num_arcs + _MORE_STATES
     arcs, last = _word_arcs(phones.arc_offsets, phones.targets, phones.words, labels, lexicon, may_break, limit)
     if last < 0:
-        raise UserError(f"{name}: its words are too far from their phones to be aligned; decode again with a narrower lattice beam")
+        raise UserError(f"{name}: its words are too far from their phones to be aligned; decode with a narrower --lattice-beam")
     return without_epsilons(trim(unfolded(phones, arcs, last)))
 
 
 def _expanded(aligned: CompactLattice, phones: CompactLattice) -> dict[str, np.ndarray]:
-    """The strings of `aligned` as transition-ids."""
+    """The strings of `aligned`, which are arc numbers of `phones`, as transition-ids."""
     ends, tids = pick_strings(phones.string_offsets, phones.tids, aligned.tids)
     return {"string_offsets": ends[aligned.string_offsets], "tids": tids}
 
 
 @njit(nogil=True, cache=True)
 def _word_arcs(offsets, targets, words, phones, lexicon, may_break, limit):
-    """(arcs of the word-aligned lattice, strings of which are arcs; its last state, -1 if there are more states than `limit`).
+    """(arcs of the word-aligned lattice, whose strings are arc numbers; its last state, or -1 if it has more than `limit` states).
 
-    A state is: state of the lattice, number of phones pending, arcs that have these phones, words pending.
+    A state consists of: state of the lattice, number of pending phones, arcs of these phones, pending words.
     """
     none, end = np.empty(0, np.int64), len(offsets) - 2
     states, arcs, item = new_states(np.zeros(2, np.int64)), new_arcs(), 0
@@ -103,7 +104,7 @@ def _state(states, state, pending, spoken):
 
 @njit(nogil=True, cache=True)
 def _read(states, arcs, item, state, lattice, pending, spoken):
-    """Write an arc, without a word, for each of the arcs out of `state`; their phones and words pend at its end."""
+    """Write an arc without a word for each arc out of `state`; its phone and word are pending at the target."""
     offsets, targets, words, phones = lattice
     for a in range(offsets[state], offsets[state + 1]):
         more = np.append(pending, a) if phones[a] else pending
@@ -113,16 +114,16 @@ def _read(states, arcs, item, state, lattice, pending, spoken):
 
 @njit(nogil=True, cache=True)
 def _cut(states, arcs, item, state, length, num_words, pending, spoken):
-    """Write an arc of the first `length` phones that pend, with the first word or, where num_words is 0, without."""
+    """Write an arc with the first `length` pending phones and, unless num_words is 0, the first pending word."""
     word = spoken[0] if num_words else 0
     write(arcs, item, _state(states, state, pending[length:], spoken[num_words:]), word, -1, pending[:length])
 
 
 @njit(nogil=True, cache=True)
 def _first_piece(lexicon, phones, spoken, is_last, may_break):
-    """The first piece of what pends, as `_pieces` has it: 0 if it is not known before more is read, -1 if there is no division.
+    """The first piece of the pending labels, encoded as by `_pieces`; 0 if it depends on labels not yet read, -1 if there is no division.
 
-    Where nothing follows (is_last) 0 says that nothing pends or, with may_break, that the first word breaks off.
+    At the end of the lattice (is_last), 0 means that nothing is pending or, with may_break, that the first word is incomplete.
     """
     first, follows = _pieces(lexicon, phones, spoken), _word_follows(lexicon, phones)
     if is_last and (first[-1, -1] >= 0 or not may_break):
@@ -132,7 +133,7 @@ def _first_piece(lexicon, phones, spoken, is_last, may_break):
         for i in range(len(phones), -1, -1):
             if first[i, w] < 0 or not (_goes_on(lexicon, phones[i:], spoken[w]) if w < len(spoken) else follows[i]):
                 continue
-            if is_last:  # the most words have all of their phones
+            if is_last:  # as many words as possible are complete
                 return first[i, w]
             if found >= 0 and first[i, w] != found:
                 return 0
@@ -142,9 +143,9 @@ def _first_piece(lexicon, phones, spoken, is_last, may_break):
 
 @njit(nogil=True, cache=True)
 def _pieces(lexicon, phones, spoken):
-    """[i, w]: the first piece of the division of the first i phones into the first w words and silences, -1 if there is none.
+    """Array [i, w]: the first piece of the division of the first i phones into the first w words and silences; -1 if there is none.
 
-    A piece is twice the number of its phones, and one more if it is a word; it is 0 at [0, 0].
+    A piece is encoded as twice the number of its phones, plus one if it is a word; entry [0, 0] is 0.
     """
     first = np.full((len(phones) + 1, len(spoken) + 1), -1)
     first[0, 0] = 0
@@ -165,7 +166,7 @@ def _pieces(lexicon, phones, spoken):
 
 @njit(nogil=True, cache=True)
 def _goes_on(lexicon, phones, word):
-    """Whether these are the first phones of a longer pronunciation of the word, or of a longer silence."""
+    """Whether `phones` begin a longer pronunciation of the word, or a longer silence."""
     node = 0
     for phone in phones:
         node = step(lexicon, node, phone)
@@ -176,7 +177,7 @@ def _goes_on(lexicon, phones, word):
 
 @njit(nogil=True, cache=True)
 def _word_follows(lexicon, phones):
-    """[i]: whether the phones from the i-th on may begin with a word that has not been read, or a silence that is not over."""
+    """Array [i]: whether the phones from i on may begin with a word that has not been read yet, or with an incomplete silence."""
     num = len(phones)
     follows, divides = np.zeros(num + 1, np.bool_), np.zeros(num + 1, np.bool_)
     follows[num] = divides[num] = True

@@ -1,7 +1,7 @@
-"""Lattices whose states are split by what *pends* in them: the common part of aligning with phones and with words.
+"""Lattices whose states are split by their *pending* labels: the common part of alignment with phones and with words.
 
-A state of the new lattice is a sequence of integers: a state of the old one, then whatever has been read on the way there but not yet been
-written. Equal sequences are one state; states are numbered as they are met, and worked off in that order.
+A state of the new lattice is a sequence of integers: a state of the old lattice, followed by the labels that were read on the path but not
+written yet. Equal sequences are one state. States are numbered in the order of discovery, and processed in this order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyasr.decode.lattices.determinize_pools import mixed
 
 @njit(nogil=True, cache=True)
 def new_states(first):
-    """States and the first of them: (table of numbers, where each sequence ends, the sequences one after the other)."""
+    """A table of states with one state: (numbers by hash, end of each sequence, concatenated sequences)."""
     labels = [np.int64(label) for label in first]
     return {_hash(first): np.int64(0)}, [np.int64(0), np.int64(len(labels))], labels
 
@@ -32,7 +32,7 @@ def _hash(content):
 
 @njit(nogil=True, cache=True)
 def num_states(states):
-    """How many states have been met."""
+    """The number of states."""
     return len(states[1]) - 1
 
 
@@ -61,7 +61,7 @@ def _is(states, number, content):
 
 @njit(nogil=True, cache=True)
 def number_of(states, content):
-    """The number of a state, which is the next one if it is new."""
+    """The number of a state; a new state gets the next number."""
     table, ends, labels = states
     key = _hash(content)
     while key in table and not _is(states, table[key], content):
@@ -76,7 +76,7 @@ def number_of(states, content):
 
 @njit(nogil=True, cache=True)
 def new_arcs():
-    """No arcs: lists of sources, targets, words, arcs of the old lattice whose costs they have (-1: none), ends of strings; all strings."""
+    """Empty lists: sources, targets, words, old arcs whose costs the arcs have (-1: none), ends of strings, concatenated strings."""
     nothing = [np.int64(0) for _ in range(0)]
     return nothing.copy(), nothing.copy(), nothing.copy(), nothing.copy(), [np.int64(0)], nothing.copy()
 
@@ -102,7 +102,7 @@ def as_arrays(arcs):
 
 
 def unfolded(lattice: CompactLattice, arcs: tuple[np.ndarray, ...], last: int) -> CompactLattice:
-    """The lattice of `arcs` made from the arcs of `lattice`, from state 0 to state `last`, the only final one."""
+    """The lattice of `arcs`, derived from the arcs of `lattice`, from state 0 to state `last`, the only final state."""
     sources, targets, words, olds, ends, labels = arcs
     graph, acoustic = (np.append(costs, np.float32(0))[olds] for costs in (lattice.graph_costs, lattice.acoustic_costs))
     finals = np.full(1 + max(last, sources.max(initial=0), targets.max(initial=0)), np.inf)

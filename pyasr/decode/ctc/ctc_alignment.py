@@ -1,7 +1,7 @@
-"""Units of a CTC network in the place of phones, so that its lattices are aligned with words as those of HMMs are.
+"""Units of a CTC network in place of phones, so that lattices of CTC and HMM systems are aligned with words by the same code.
 
-A unit takes a run of equal transition-ids; blanks stand between units as they like, and between words as silence does. Equal units have a
-blank between, so runs are units.
+A unit is a run of equal transition-ids. Blanks are optional between units, and are the silence between words. Two equal units have a blank
+between them, so each run is one unit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyasr.decode.align.align_lexicon import AlignLexicon
 
 @dataclass(frozen=True)
 class UnitRuns:
-    """What alignment asks of a transition model (`pyasr.hmm.model.transitions`): a phone, the label in phones.txt, is over where another
-    transition-id comes."""
+    """The part of a transition model's interface (`pyasr.hmm.model.transitions`) that alignment uses. A phone, which is the unit's label in
+    phones.txt, ends when the transition-id changes."""
 
     num_tids: int
     tid2phone: np.ndarray
@@ -26,13 +26,13 @@ class UnitRuns:
 
     @staticmethod
     def of(num_units: int) -> UnitRuns:
-        """Of units 0 .. num_units - 1, whose transition-ids and labels are one more."""
+        """Build it for the units 0 ... num_units - 1, whose transition-ids and labels are 1 ... num_units."""
         labels, always = np.arange(num_units + 1, dtype=np.int32), np.ones(num_units + 1, bool)
         return UnitRuns(num_units, labels, labels, always, always)
 
 
 def with_blanks(lexicon: AlignLexicon, blank: int) -> AlignLexicon:
-    """The lexicon with the label `blank` allowed once between any two units of a word: each node within a word has a twin behind it."""
+    """The lexicon with an optional label `blank` between any two units of a word: each node inside a word gets a twin after a blank."""
     num_nodes = len(lexicon.nodes) + 1
     twin, inner = num_nodes << 32, lexicon.steps >> 32 > 0
     goes_on = np.unique(lexicon.steps[inner] >> 32)

@@ -1,8 +1,8 @@
-"""Lists of the best words that were found without a graph: as files, and as lattices.
+"""N-best lists of a search without a graph, as files and as lattices.
 
 DECODE_DIR/nbest.JOB.txt  `UTTERANCE CTC_COST LM_COST WORD WORD ...`, best first
-DECODE_DIR/words.txt      the words that were found, those of the lattices
-DECODE_DIR/lat.JOB.gz     lattices: graph costs are those of the language model, acoustic costs 10 times those of CTC
+DECODE_DIR/words.txt      the words found, which are the words of the lattices
+DECODE_DIR/lat.JOB.gz     lattices: graph costs are those of the language model, acoustic costs are 10 times the CTC costs
 DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best words
 """
 
@@ -26,17 +26,17 @@ _NO_WORDS = "<none>"
 
 
 def list_path(out: Path, job: int) -> Path:
-    """The file of a job's lists."""
+    """The path of a job's N-best lists."""
     return out / f"nbest.{job}.txt"
 
 
 def write_list(f: TextIO, utt: str, hypotheses: list[CtcHypothesis]) -> None:
-    """An utterance's lines of such a file."""
+    """Write an utterance's lines of an nbest.JOB.txt."""
     f.writelines(f"{' '.join([utt, f'{one.ctc_cost:.6f}', f'{one.lm_cost:.6f}', *one.words])}\n" for one in hypotheses)
 
 
 def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
-    """{utterance: hypotheses, best first} of an nbest.JOB.txt; units are not in it."""
+    """{utterance: hypotheses, best first} of an nbest.JOB.txt. The hypotheses have no units, which the file does not contain."""
     found: dict[str, list[CtcHypothesis]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         utt, ctc_cost, lm_cost, *words = line.split(" ")
@@ -45,7 +45,7 @@ def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
 
 
 def join_lists(out: Path, num_jobs: int) -> int:
-    """Make words.txt, lat.JOB.gz and hyp.JOB.txt of all nbest.JOB.txt; the number of utterances."""
+    """Write words.txt, lat.JOB.gz and hyp.JOB.txt from all nbest.JOB.txt. Returns the number of utterances."""
     lists = [read_list(list_path(out, job)) for job in range(1, num_jobs + 1)]
     spoken = {word for found in lists for hypotheses in found.values() for one in hypotheses for word in one.words}
     words = SymbolTable.of([EPSILON, *sorted(spoken or {_NO_WORDS}, key=str.encode)])
@@ -59,9 +59,9 @@ def join_lists(out: Path, num_jobs: int) -> int:
 
 
 def list_lattice(hypotheses: list[CtcHypothesis], words: SymbolTable) -> CompactLattice:
-    """The lattice of different word sequences, whose costs are graph cost lm_cost and acoustic cost ACOUSTIC_FACTOR * ctc_cost.
+    """The lattice of distinct word sequences, with graph costs lm_cost and acoustic costs ACOUSTIC_FACTOR * ctc_cost.
 
-    It has no transition-ids: a word sequence has many alignments.
+    It has no transition-ids, because a word sequence has many alignments.
     """
     sources, targets, labels, costs, finals = [], [], [], [], {}
     num_states = 1

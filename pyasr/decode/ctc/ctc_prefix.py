@@ -1,12 +1,12 @@
-"""Prefix beam search: the best words of a CTC network by the sums over all their alignments, with an n-gram model of words if wanted.
+"""Prefix beam search: the best words of a CTC network by sums over all their alignments, with an optional n-gram model of words.
 
     decoder = PrefixDecoder(read_units("data/units"), PrefixOptions(num_prefixes=32), read_arpa("lm.arpa.gz"))
     best = decoder.decode(log_posteriors, "utt1")[0]
     best.words, best.ctc_cost, best.lm_cost
 
 A. Hannun et al., "First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs", arXiv:1408.2873 (2014),
-algorithm 1. Any word can be spelled: one that the language model lacks is its <unk>, or costs what is set for it, and its letters are paid
-for one by one, or else one long word that does not exist would cost less than the words that were said.
+algorithm 1. The search can output any word. A word outside the language model counts as its <unk>, or has a fixed cost if there is no
+<unk>. In addition, each letter of such a word has a cost: without it, one long nonexistent word would cost less than the spoken words.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from pyasr.lang.symbols import EPSILON, SymbolTable
 _SPECIAL = (EPSILON, BACKOFF, BOS, EOS)
 _SHOWN = 10
 _NO_UNIT = -1
-_BONUS = 3.0  # without one a language model, which makes every word dearer, has too few of them
+_BONUS = 3.0  # default with a language model: without a bonus, the cost of each word causes deletions
 
 
 @dataclass(frozen=True)
 class PrefixOptions:
-    """Limits of the prefix beam search, and what the language model counts."""
+    """Limits of the prefix beam search, and weights of the language model."""
 
-    num_prefixes: int = option(32, "prefixes kept at each frame", minimum=1)
-    unit_beam: float = option(15.0, "units whose log posterior is this much below the frame's best one extend no prefix", minimum=0.0)
+    num_prefixes: int = option(32, "number of prefixes kept at each frame", minimum=1)
+    unit_beam: float = option(15.0, "ignore units whose log posterior is more than this below the frame's best", minimum=0.0)
     lm_weight: float = option(0.5, "weight of the language model's log probabilities", minimum=0.0,
                               only=if_set("lm"))  # fmt: skip
-    word_bonus: float | None = option(None, "added to the log probability for each word; unless given, 3 with a language model, else 0")
-    oov_cost: float = option(OOV_COST, "-ln probability of a word that the language model lacks, where it has no <unk>",
+    word_bonus: float | None = option(None, "added to the log probability for each word; none: 3 with a language model, else 0")
+    oov_cost: float = option(OOV_COST, "-ln probability of an out-of-vocabulary word if the language model has no <unk>",
                              minimum=0.0, only=if_set("lm"))  # fmt: skip
-    letter_cost: float = option(3.4, "added for each letter of a word that the language model lacks: 3.4 is -ln of 1 in 30",
+    letter_cost: float = option(3.4, "cost of each letter of an out-of-vocabulary word; 3.4 is -ln(1/30)",
                                 minimum=0.0, only=if_set("lm"))  # fmt: skip
-    num_best: int = option(10, "most word sequences of an utterance", minimum=1)
+    num_best: int = option(10, "maximum number of word sequences per utterance", minimum=1)
 
     def bonus(self, with_model: bool) -> float:
-        """What a word adds, with a language model or without."""
+        """The bonus of a word, with or without a language model."""
         return (_BONUS if with_model else 0.0) if self.word_bonus is None else self.word_bonus
 
 
@@ -59,10 +59,10 @@ class PrefixDecoder:
     """Decodes utterances; safe to call from several threads at once.
 
     units    the network's outputs as in units.txt, 0 the blank
-    arpa     model of words, or None for none
-    lm_name  what messages call it
+    arpa     n-gram model of words, or None
+    lm_name  name of the model in messages
 
-    Words of the model that the units cannot spell are told. Raises UserError where they can spell none.
+    Logs a warning for words of the model that the units cannot spell. Raises UserError if the units can spell none of its words.
     """
 
     def __init__(self, units: Sequence[str], options: PrefixOptions = PrefixOptions(), arpa: Arpa | None = None,
@@ -70,16 +70,16 @@ class PrefixDecoder:
         self.units, self.options, self._bonus = list(units), options, options.bonus(arpa is not None)
         words = SymbolTable.of(dict.fromkeys([*_SPECIAL, *(arpa.words if arpa else ())]))
         spoken = {word: number for word, number in words.ids.items() if word not in _SPECIAL}
-        _tell_unspelled(self.units, [word for word in spoken if word != UNKNOWN], lm_name)
+        _warn_of_unspelled(self.units, [word for word in spoken if word != UNKNOWN], lm_name)
         self._table = spellings(self.units, spoken, options.letter_cost if arpa else 0.0)
         self._lm = _no_model() if arpa is None else BackoffLm.from_fst(
             arpa_to_fst(arpa, words)[0], words[BACKOFF], oov_cost=options.oov_cost).tables
 
     def decode(self, log_posteriors: np.ndarray, name: str = "the utterance") -> list[CtcHypothesis]:
-        """Up to `num_best` different word sequences, best first, from float32 (T, num_units), natural logarithms.
+        """Up to `num_best` distinct word sequences, best first, from natural logarithms of posteriors, float32 (T, num_units).
 
-        Their probabilities are summed over all alignments, and over all units that spell the same words, within the beam; `units` are
-        those of the greatest share. Raises UserError, naming the utterance, for another number of units, and for what is no posteriors.
+        Their probabilities are sums over all alignments, and over all unit sequences that spell the same words, within the beam; `units` is
+        the most likely unit sequence. Raises UserError, naming the utterance, for another number of units or values other than posteriors.
         """
         options = self.options
         weights = kernels.Weights(options.num_prefixes, options.unit_beam, options.lm_weight, self._bonus)
@@ -88,7 +88,7 @@ class PrefixDecoder:
         return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, self._bonus))[:options.num_best]
 
     def _joined(self, flat, ends, log_probs, lm_costs) -> list[CtcHypothesis]:
-        """One hypothesis for each word sequence."""
+        """One hypothesis for each word sequence, from unit sequences."""
         joined: dict[tuple[str, ...], CtcHypothesis] = {}
         strings = np.split(flat, ends[:-1])
         for k in np.argsort(-log_probs, kind="stable"):
@@ -100,25 +100,25 @@ class PrefixDecoder:
         return list(joined.values())
 
 
-def _tell_unspelled(units: list[str], words: list[str], lm_name: str) -> None:
-    """A warning about words with letters that are in no unit, if there are any. Raises UserError where all words are such."""
+def _warn_of_unspelled(units: list[str], words: list[str], lm_name: str) -> None:
+    """Log a warning if some words have letters that are in no unit. Raises UserError if all words have."""
     letters = set("".join(unit.removeprefix(BOUNDARY) for unit in units[1:] if unit != UNKNOWN))
     missing = [word for word in words if not letters.issuperset(word)]
     if not missing:
         return
     folded = set("".join(letters).casefold())
     cased = sum(folded.issuperset(word.casefold()) for word in missing)
-    hint = f"{cased} of them can in another case: rewrite one of the two, as by tr A-Z a-z" if cased else ""
+    hint = f"{cased} of them can in another case: convert words or units, for example with tr A-Z a-z" if cased else ""
     if len(missing) == len(words):
         raise UserError(f"{lm_name}: none of its words can be spelled with the letters of the units; "
-                        f"{hint or 'give a model of words in the spelling that the units were learnt from'}")
+                        f"{hint or 'give a model of words in the spelling of the text that the units were trained on'}")
     shown = " ".join(missing[:_SHOWN]) + " ..." * (len(missing) > _SHOWN)
-    log.warning(f"{lm_name}: {len(missing)} of its {len(words)} words have letters that are in no unit, so they cannot be found "
+    log.warning(f"{lm_name}: {len(missing)} of its {len(words)} words have letters that are in no unit, so they cannot be recognised "
                 f"({shown}){hint and '; ' + hint}")
 
 
 def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -> kernels.Spellings:
-    """The letters of units, and the trie of the spellings of `words` with their ids."""
+    """The letters of the units, and the trie of the spellings of `words` with their ids."""
     nodes, ids, letters = _trie(words)
     spelled = [unit.removeprefix(BOUNDARY) if k and unit != UNKNOWN else "" for k, unit in enumerate(units)]
     strings = [[letters.get(letter, -1) for letter in string] for string in spelled]
@@ -135,7 +135,7 @@ def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -
 
 
 def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[str, int]]:
-    """({(node, letter): node}, {node: word that ends there}, {letter: its number})."""
+    """({(node, letter): node}, {node: id of the word that ends there}, {letter: number})."""
     nodes: dict[tuple[int, int], int] = {}
     ids, letters = {}, {}
     for word, number in words.items():
@@ -148,5 +148,5 @@ def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, 
 
 
 def _no_model() -> Tables:
-    """A model in which every word, and the sentence's end, has probability one."""
+    """A language model in which every word and the end of the sentence have probability one."""
     return BackoffLm.from_fst(Fst.from_arcs(1, 0, [], [], [], [], [], {0: 0.0}), 0, oov_cost=0.0).tables

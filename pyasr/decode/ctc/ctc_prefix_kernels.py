@@ -1,10 +1,15 @@
 """Kernels of the prefix beam search; docs/ctc.md has the equations, `pyasr.decode.ctc.ctc_prefix` calls them.
 
-Prefixes are nodes of a tree, node 0 the empty one, and stay in it when they leave the beam, so that a prefix has one node however it is
-reached. A node holds what depends on its units alone: where its unfinished word ends in the trie of the language model's spellings, what
-the finished words cost, what they cost with the unfinished one closed, what an unknown word would cost after either, and what is due when
-prefixes are compared: the finished words, and the unfinished one as soon as it can be none that the model has. The beam holds node numbers
-and two log probabilities: of all alignments that end in a blank, and of those that end in the last unit.
+Prefixes are nodes of a tree; node 0 is the empty prefix. Nodes stay in the tree when they leave the beam, so each prefix has exactly one
+node. A node stores the values that depend only on its units:
+
+* spelling             the trie node, in the language model's spellings, where the unfinished word ends
+* num_words, lm_cost   number and cost of the finished words; closed_words, closed_cost: the same with the unfinished word closed
+* unknown_cost         cost of an unknown word after the finished words; closed_unknown_cost: after the closed ones
+* due_words, due_cost  number and cost of the words that count when prefixes are compared: the finished words, and the unfinished word as
+                       soon as no word of the model begins with its letters
+
+The beam stores node numbers and two log probabilities: of all alignments that end in a blank, and of those that end in the last unit.
 """
 
 from __future__ import annotations
@@ -31,12 +36,12 @@ class Spellings(NamedTuple):
     """Letters of the units, and a trie of the words of the language model.
 
     begins           bool (num_units): whether a unit begins a word
-    offsets, letters int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]]; -1 for those of no word
-    keys, targets    int64, sorted: node * num_letters + letter, and the node it leads to; node 0 is the root
-    words            int64 (num_nodes): the word that ends at a node, `unknown` where none does
-    unknown          the word that stands for all others; 0 where the model has none
-    unknown_unit     the unit that is no letter of a word, and in a word without letters stands for `unknown`; -1 where there is none
-    letter_cost      added to the cost of these others for each of their letters
+    offsets, letters int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]]; -1 for a letter in no word
+    keys, targets    int64, sorted: node * num_letters + letter, and the node that it leads to; node 0 is the root
+    words            int64 (num_nodes): the word that ends at a node, else `unknown`
+    unknown          the id of <unk>; 0 if the model has none
+    unknown_unit     number of the unit <unk>, which adds no letters; a word without letters is `unknown`; -1: no such unit
+    letter_cost      cost of each letter of an unknown word
     """
 
     begins: np.ndarray
@@ -52,7 +57,7 @@ class Spellings(NamedTuple):
 
 
 class Beam(NamedTuple):
-    """The nodes that are kept at a frame, and their log probabilities: of alignments that end in a blank, and in the last unit."""
+    """The nodes kept at a frame, with the log probabilities of alignments that end in a blank (blank) and in the last unit (label)."""
 
     active: np.ndarray
     blank: np.ndarray
@@ -60,7 +65,7 @@ class Beam(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What prefixes are compared by; options of `PrefixOptions`."""
+    """Limits and weights of the comparison of prefixes, from `PrefixOptions`."""
 
     beam: int
     unit_beam: float
@@ -78,7 +83,7 @@ def log_add(a, b):
 
 @njit(nogil=True, cache=True)
 def _spelled(table, node, unit):
-    """Where the letters of a unit lead from a node of the trie."""
+    """The trie node reached from `node` by the letters of a unit."""
     for i in range(table.offsets[unit], table.offsets[unit + 1]):
         if node == _NOWHERE or table.letters[i] < 0:
             return _NOWHERE
@@ -89,7 +94,7 @@ def _spelled(table, node, unit):
 
 @njit(nogil=True, cache=True)
 def _due(above, unit, table):
-    """(words, cost) that are due of the child by `unit` of the node `above`."""
+    """(due_words, due_cost) of the child of the node `above` by `unit`."""
     begins = table.begins[unit]
     words, cost = (above.closed_words, above.closed_cost) if begins else (above.num_words, above.lm_cost)
     if _spelled(table, np.int64(0 if begins else above.spelling), unit) != _NOWHERE:
@@ -101,7 +106,7 @@ def _due(above, unit, table):
 
 @njit(nogil=True, cache=True)
 def _fill(nodes, new, parent, unit, table, lm):
-    """Make node `new` the child of `parent` by `unit`."""
+    """Fill in node `new` as the child of `parent` by `unit`."""
     one, above = nodes[new], nodes[parent]
     one.parent, one.unit, one.first_child, one.place = parent, unit, -1, -1
     one.sibling, above.first_child = above.first_child, new
@@ -129,7 +134,7 @@ def _fill(nodes, new, parent, unit, table, lm):
 
 @njit(nogil=True, cache=True)
 def _child(nodes, used, parent, unit, table, lm):
-    """(node of a prefix and a unit, number of nodes used): the one that is there, else a new one."""
+    """(child of a prefix by a unit, number of nodes used); the child is created if it does not exist."""
     child = nodes[parent].first_child
     while child >= 0:
         if nodes[child].unit == unit:
@@ -141,7 +146,7 @@ def _child(nodes, used, parent, unit, table, lm):
 
 @njit(nogil=True, cache=True)
 def _offer(heap, beam, score, number):
-    """Keep the `beam` best; of equal ones those that were offered first."""
+    """Add a candidate to the heap of the `beam` best; of equal candidates, the earlier ones are kept."""
     if score == -np.inf:
         return
     if len(heap) < beam:
@@ -152,7 +157,7 @@ def _offer(heap, beam, score, number):
 
 @njit(nogil=True, cache=True)
 def _stay(nodes, kept, frame, taken):
-    """The beam, with log probabilities one frame later; marks in `taken` who extends to one of them."""
+    """The same prefixes with log probabilities one frame later; `taken` marks the extensions that lead to one of them."""
     active, blank, label = kept.active, kept.blank, kept.label
     new_blank, new_label = np.empty(len(active)), np.full(len(active), -np.inf)
     for j in range(len(active)):
@@ -173,7 +178,7 @@ def _stay(nodes, kept, frame, taken):
 def _select(nodes, kept, stayed, frame, extending, table, taken, weights):
     """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units + u for prefix i and unit u.
 
-    What is due of a child is looked up only where it could be kept if nothing came to what is due of its parent but a word's bonus.
+    The due words of a child are computed only if the child could be kept with the due cost of its parent and the bonus of one more word.
     """
     active, blank, label = kept.active, kept.blank, kept.label
     beam, lm_weight, bonus = weights.beam, weights.lm_weight, weights.bonus
@@ -199,7 +204,7 @@ def _select(nodes, kept, stayed, frame, extending, table, taken, weights):
 
 @njit(nogil=True, cache=True)
 def _move(nodes, used, heap, kept, stayed, frame, table, lm):
-    """(number of nodes, beam one frame later, best last)."""
+    """(number of nodes used, beam one frame later with the best prefix last)."""
     active, blank, label = kept.active, kept.blank, kept.label
     num_units, size = np.int64(len(frame)), len(heap)
     new_active, new_blank, new_label = np.empty(size, np.int64), np.full(size, -np.inf), np.full(size, -np.inf)
@@ -231,7 +236,7 @@ def _root(nodes, table, lm):
 
 @njit(nogil=True, cache=True)
 def search(log_posteriors, table, lm, weights):
-    """Prefixes of the last frame: (units one after the other, where each ends, ln p, language model's cost with the sentence's end)."""
+    """Prefixes of the last frame: (all units concatenated, end of each prefix, ln p, language model cost with the end of the sentence)."""
     nodes, used = np.empty(256, NODE), np.int64(1)
     _root(nodes, table, lm)
     kept = Beam(np.zeros(1, np.int64), np.zeros(1), np.full(1, -np.inf))

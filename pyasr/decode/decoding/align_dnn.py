@@ -1,4 +1,4 @@
-"""Alignment of a data directory to its transcripts by a network, a shard per job, an utterance in memory at a time."""
+"""Forced alignment of a data directory with a network: one shard per job, one utterance in memory at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 
 
 def align_shard(spec: AlignSpec, job: int) -> None:
-    """Align shard `job` (1-based): writes ali.JOB.gz and report.JOB.json, as `pyasr.hmm.training.align_gmm.align_shard`."""
+    """Align shard `job` (1-based) and write ali.JOB.gz and report.JOB.json, like `pyasr.hmm.training.align_gmm.align_shard`."""
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
     trans, model = read_transitions(spec.model_dir / MODEL), load_scorer(spec.model_dir)
@@ -46,7 +46,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
 
 
 class _Aligner:
-    """A network with what it takes to align by it; `log_like` sums the log-likelihoods of what has been aligned."""
+    """A network and the costs for aligning with it; `log_like` is the total log-likelihood of the alignments so far."""
 
     def __init__(self, spec: AlignSpec, lang: LangDir, trans: TransitionModel, model: AcousticModel):
         self.spec, self.lang, self.trans, self.model, self.log_like = spec, lang, trans, model, 0.0
@@ -56,14 +56,14 @@ class _Aligner:
             self.boosts[silence_pdfs(lang, trans)] = np.log(spec.boost_silence)
 
     def graphs(self, part: Part) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
-        """({utterance: graph}, {utterance: why it has none}) of a shard."""
+        """({utterance: graph}, {utterance: reason why it has no graph}) of a shard."""
         words, failed = read_words(self.spec.data, self.lang, part.utterances, part.tables)
         tree = read_tree(self.spec.model_dir / "tree", self.trans)
         graphs, without = GraphCompiler(read_fst(self.lang.lexicon_fst), self.trans, tree, self.lang.words.symbol).compile(words)
         return graphs, failed | without
 
     def align(self, reader: FeatureReader, graphs: dict[str, TrainingGraph], report: AlignReport) -> dict[str, np.ndarray]:
-        """{utterance: transition-ids} of those that can be aligned; the report tells of all."""
+        """{utterance: transition-ids} of the utterances that can be aligned; `report` receives the outcome of all."""
         found, progress = {}, log.Progress("align", len(graphs), "utterances", 30.0)
         for number, (utt, graph) in enumerate(graphs.items(), 1):
             loglikes = computed(utt, self.model.log_likelihoods, reader[utt])

@@ -1,13 +1,13 @@
-"""Decoding utterances with language models of their own transcripts: what was said is found where the transcript is wrong.
+"""Decoding of utterances with language models of their own transcripts, to find errors in the transcripts.
 
-Utterances are taken in groups of at least `group_words` words. Each group gets an n-gram model of its transcripts, whose vocabulary also
-has the `top_words` commonest words of the data, and the decoding graph of this model: the transcripts are likely, other orders of their
-words and common words in between are possible. Kaldi's find_bad_utts.sh (a unigram model for each utterance) and
-clean_and_segment_data.sh (n-gram models of groups) work alike.
+Utterances are processed in groups of at least `group_words` words. Each group gets an n-gram model of its transcripts and a decoding graph
+of this model. The vocabulary of the model also contains the `top_words` most frequent words of the data. The transcripts are likely under
+the model; other orders of their words, and frequent words in between, are possible. Kaldi's find_bad_utts.sh (a unigram model for each
+utterance) and clean_and_segment_data.sh (n-gram models of groups) use the same method.
 
-OUT/decoded.JOB.txt   `UTTERANCE WORD WORD ...`: of the lattice's paths the one closest to the transcript, so that an error is counted
-                      only where every path without it is worse than the best one by more than --lattice-beam
-OUT/failed.JOB.json   {utterance: why it was not decoded}
+OUT/decoded.JOB.txt   `UTTERANCE WORD WORD ...`: the path of the lattice that is closest to the transcript. An error is counted only if
+                      every path without it is worse than the best path by more than --lattice-beam.
+OUT/failed.JOB.json   {utterance: reason why it was not decoded}
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from pyasr.lang.ngrams.vocabulary import map_text
 class BiasOptions:
     """Language models of groups of utterances."""
 
-    group_words: int = option(100, "least words of the transcripts that share a language model and a graph", minimum=1)
-    top_words: int = option(100, "commonest words of the data that every model has", minimum=0)
-    ngram_order: int = option(3, "longest n-gram of these models", minimum=1, maximum=6)
+    group_words: int = option(100, "minimum number of transcript words that share a language model and a graph", minimum=1)
+    top_words: int = option(100, "number of most frequent words of the data that every model contains", minimum=0)
+    ngram_order: int = option(3, "n-gram order of these models", minimum=1, maximum=6)
 
 
 @dataclass(frozen=True)
 class BiasedSpec:
-    """The work of all jobs."""
+    """Parameters of all jobs."""
 
     data: Path
     lang: Path
@@ -68,7 +68,7 @@ class BiasedSpec:
 
 
 class BiasedGraphs:
-    """Makes decoding graphs of texts for one language directory and model."""
+    """Builds decoding graphs of texts for one language directory and model."""
 
     def __init__(self, lang: LangDir, model_dir: Path, options: GraphOptions):
         check_phones(model_dir, lang)
@@ -78,23 +78,24 @@ class BiasedGraphs:
         self._tree = read_tree(model_dir / "tree", self._trans)
 
     def make(self, texts: list[np.ndarray], common: np.ndarray, order: int) -> Fst:
-        """HCLG of the n-gram model of `texts` (word ids) with the words `common` besides."""
+        """HCLG of the n-gram model of `texts` (word ids), with the words `common` added to its vocabulary."""
         ids = np.unique(np.concatenate([*texts, common]))
         names = [self._words.symbol(number) for number in ids]
         model = estimate([np.searchsorted(ids, text) for text in texts], names, order)
         grammar, _ = arpa_to_fst(model, self._words)
         lg = compose_lg(self._part_of_lexicon(ids), grammar)
         if lg is None:
-            raise UserError(f"the words of {len(texts)} transcripts ({' '.join(names[:5])} ...) have no pronunciation in L_disambig.fst")
+            raise UserError(f"L_disambig.fst: no pronunciation of the words of {len(texts)} transcripts ({' '.join(names[:5])} ...); "
+                            "add them to the lexicon")
         return lg_to_hclg(lg, self._symbols, self._trans, self._tree, self._options)[0]
 
     def _part_of_lexicon(self, ids: np.ndarray) -> Fst:
-        """L_disambig with these words alone."""
+        """L_disambig restricted to these words."""
         return ops.connect_words(self._lexicon, np.append(ids, (0, self._words["#0"])))
 
 
 def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str, np.ndarray]]:
-    """Utterances in their order, in groups of at least `num_words` words; what is left over joins the last group."""
+    """Utterances in their order, in groups of at least `num_words` words; the remainder joins the last group."""
     parts: list[dict[str, np.ndarray]] = [{}]
     for utt, text in texts.items():
         if sum(map(len, parts[-1].values())) >= num_words:
@@ -107,21 +108,21 @@ def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str
 
 
 def top_words(texts: dict[str, np.ndarray], num: int) -> np.ndarray:
-    """The commonest words of all texts, int64 (num or fewer); of equally common ones those with smaller ids."""
+    """The most frequent words of all texts, int64 (num or fewer); at equal frequency, smaller ids come first."""
     counts = Counter(np.concatenate([np.zeros(0, np.int64), *texts.values()]).tolist())
     return np.array([word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:num]], np.int64)
 
 
 @contextmanager
 def parts_to_decode(spec: BiasedSpec) -> Iterator[None]:
-    """In the block, the jobs have their parts of the data directory, and the words that are common in all of it."""
+    """During the `with` block, the jobs' parts of the data directory and the most frequent words of all of it are on disk."""
     with parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), (*INPUT_TABLES, "text")):
         np.save(_common_words_file(spec), _common_words(spec, LangDir(spec.lang)))
         yield
 
 
 def _common_words(spec: BiasedSpec, lang: LangDir) -> np.ndarray:
-    """Those that the step has found, or else of all transcripts."""
+    """The most frequent words: those saved by `parts_to_decode`, else those of all transcripts."""
     if (path := _common_words_file(spec)).exists():
         return np.load(path)
     return top_words(map_text(DataDir(spec.data).table("text"), lang.words, lang.oov).ids, spec.bias.top_words)
@@ -132,7 +133,7 @@ def _common_words_file(spec: BiasedSpec) -> Path:
 
 
 def decode_shard(spec: BiasedSpec, job: int) -> None:
-    """Decode the `job`-th part of the utterances, 1-based."""
+    """Decode part `job` (1-based) of the utterances."""
     lang, part = LangDir(spec.lang), part_of(spec.data, spec.out, spec.num_jobs, job)
     texts = map_text(part.directory().table("text"), lang.words, lang.oov).ids
     graphs, common = BiasedGraphs(lang, spec.model_dir, spec.graph), _common_words(spec, lang)
@@ -140,7 +141,7 @@ def decode_shard(spec: BiasedSpec, job: int) -> None:
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
     mine, known = part.utterances, set(reader.keys)
     failed = {utt: "no features in feats.scp" for utt in mine if utt not in known}
-    failed |= {utt: "no line of words (and no symbols) in text" for utt in mine if utt in known and not len(texts.get(utt, ()))}
+    failed |= {utt: "no line of words (without reserved symbols) in text" for utt in mine if utt in known and not len(texts.get(utt, ()))}
     chosen = {utt: texts[utt] for utt in mine if utt not in failed}
     progress = log.Progress("decode", len(chosen), "utterances", 30.0)
     num_done = 0

@@ -1,10 +1,10 @@
-"""Decoding a data directory with a CTC network: by a graph to lattices as with HMMs, or without one to lists of the best words.
+"""Decoding of a data directory with a CTC network: in a graph to lattices, as with HMMs, or without a graph to N-best lists.
 
-DECODE_DIR/lat.JOB.gz   lattices, graph costs being those of the language model, acoustic costs the negated scores (`Scores`)
+DECODE_DIR/lat.JOB.gz   lattices: graph costs are those of the language model, acoustic costs are the negated scores (`Scores`)
 DECODE_DIR/hyp.JOB.txt  `UTTERANCE WORD WORD ...`, the best words at the scales of the search
-DECODE_DIR/words.txt    the words of the lattices: those of the graph, or those that were found
+DECODE_DIR/words.txt    the words of the lattices: those of the graph or, without a graph, those found
 
-Lists are files of `pyasr.decode.ctc.ctc_lists`, which makes these three of them.
+`pyasr.decode.ctc.ctc_lists` reads and writes N-best lists, and converts them to these three files.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ NETWORK = "final.nnet"
 
 @dataclass(frozen=True)
 class CtcSpec:
-    """The work of one decoding, given to every job.
+    """Parameters of one decoding, shared by all jobs.
 
-    num_threads  threads of each job; None: as many as its runner gives it
-    posteriors   table of log posteriors in place of network and features
-    graph        directory of TLG.fst, for the search in it
+    num_threads  threads per job; None: as many as the runner assigns to the job
+    posteriors   table of log posteriors, in place of network and features
+    graph        directory of TLG.fst, for the search in a graph
     lm           ARPA file, for the prefix search
     """
 
@@ -68,21 +68,21 @@ class CtcSpec:
     lattices: DeterminizeOptions = DeterminizeOptions()
 
     def of_graph(self) -> DecodeSpec:
-        """What the search in a graph is told."""
+        """The parameters of the search in a graph."""
         return DecodeSpec(self.graph, self.ctc_dir, self.data, self.out, self.num_jobs, self.num_threads, self.decode, None, self.lattices)
 
     def input_files(self) -> list[Path]:
-        """The files that are read. Raises UserError naming a missing one and what makes it, and as `check_origin`."""
-        makers = {self.units_dir / UNITS: "utils/train_subwords.py", self.data / "utt2spk": "utils/validate_data_dir.py"}
+        """The input files. Raises UserError for a missing file, naming the program that creates it, and as `check_origin` does."""
+        makers = {self.units_dir / UNITS: "utils/train_subwords.py", self.data / "utt2spk": "the script that prepares the data"}
         if self.posteriors:
-            makers[self.posteriors] = "whatever computed the log posteriors"
+            makers[self.posteriors] = "the program that computes log posteriors"
         else:
             makers |= {self.ctc_dir / NETWORK: "the training step of this network", self.data / "feats.scp": "steps/make_fbank.py"}
         if self.search == WFST:
             makers |= {self.graph / name: "utils/make_ctc_graph.py" for name in (GRAPH, "words.txt", "phones.txt")}
         for path, maker in makers.items():
             if not path.exists():
-                raise UserError(f"{path}: no such file; it comes from {maker}")
+                raise UserError(f"{path}: no such file; create it with {maker}")
         if not self.posteriors:
             check_origin(self.data, self.ctc_dir)
         inputs = [] if self.posteriors else [*input_tables(self.data, InputOptions.load(self.ctc_dir)), *input_option_files(self.ctc_dir)]
@@ -91,16 +91,16 @@ class CtcSpec:
 
 
 class Scores:
-    """What the search is given of the utterances of a data directory, from a network or from a table of log posteriors.
+    """Input scores of the search for the utterances of a data directory, from a network or from a table of log posteriors.
 
-    For a search in a graph it is
+    For a search in a graph, the score of unit k is
 
         10 (log p(k | x) - log P(k))
 
-    with P the priors of units in the model file, and equal ones for a table; for others log p(k | x).
+    with the priors P of the units in the model file; for a table, all priors are equal. For other searches, it is log p(k | x).
 
-    part  of the utterances, which are asked for
-    keys  the utterances that have any
+    part  the part of the data directory that is decoded
+    keys  the utterances that have scores
     """
 
     def __init__(self, spec: CtcSpec, num_units: int, part: Part):
@@ -116,34 +116,34 @@ class Scores:
             self._score = model.log_likelihoods if in_graph else model.log_posteriors
 
     def of(self, keys: list[str]) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-        """(utterance, function that gives its scores): read here, computed where it is called."""
+        """Yield (utterance, function that computes its scores). Input is read here; scores are computed where the function is called."""
         for utt in keys:
             read = self._read(utt)
             yield utt, lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt)
 
 
 def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
-    """The `AcousticModel` of a directory, which `num_threads` will ask at once.
+    """The `AcousticModel` of a directory, for use by `num_threads` threads at once.
 
-    Raises UserError for one of an earlier pyasr, without priors, where a graph is to be searched.
+    Raises UserError for a search in a graph with a network of an earlier pyasr, which has no priors.
     """
     with without_collection():
         from pyasr.nn.networks import acoustic  # torch is loaded only where a network is decoded
 
     model = acoustic.load_scorer(ctc_dir, num_threads)
     if in_graph and model.factor != ACOUSTIC_FACTOR:
-        sentence = "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
-        raise UserError(f"{ctc_dir / NETWORK}: {sentence}")
+        problem = "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
+        raise UserError(f"{ctc_dir / NETWORK}: {problem}")
     return model
 
 
 def decode_shard(spec: CtcSpec, job: int) -> None:
-    """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
+    """Decode part `job` (1-based) of the utterances, unless an earlier run completed it."""
     (_graph_shard if spec.search == WFST else _list_shard)(spec, job)
 
 
 def _graph_shard(spec: CtcSpec, job: int) -> None:
-    """Write lat.JOB.gz, hyp.JOB.txt and shard.JOB.json, as `pyasr.decode.decoding.decode_dir` does."""
+    """Write lat.JOB.gz, hyp.JOB.txt and shard.JOB.json, like `pyasr.decode.decoding.decode_dir`."""
     inner = spec.of_graph()
     if shard_is_complete(inner, job):
         return
@@ -158,16 +158,16 @@ def _graph_shard(spec: CtcSpec, job: int) -> None:
 
 
 def _check_units(units: list[str], spec: CtcSpec) -> None:
-    """Raises UserError unless the graph is made of these units."""
+    """Raise UserError unless the graph was created from these units."""
     phones = SymbolTable.read(spec.graph / "phones.txt")
-    strange = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
-    if strange is not None:
-        raise UserError(f"{spec.graph}/phones.txt: the unit '{strange}' of {spec.units_dir}/{UNITS} has another number there, or none; "
-                        "make the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py and make_ctc_graph.py")
+    different = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
+    if different is not None:
+        raise UserError(f"{spec.graph}/phones.txt: the unit '{different}' of {spec.units_dir}/{UNITS} has another id or is missing; "
+                        "create the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py and make_ctc_graph.py")
 
 
 def _list_shard(spec: CtcSpec, job: int) -> None:
-    """Write nbest.JOB.txt, unless it is there."""
+    """Write nbest.JOB.txt, unless it exists."""
     path = list_path(spec.out, job)
     if path.exists():
         log.info(f"job {job} was completed by an earlier run")

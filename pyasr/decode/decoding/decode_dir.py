@@ -1,9 +1,9 @@
-"""Decoding a data directory: shards of utterances to lattice archives, best hypotheses and a report.
+"""Decoding of a data directory: each job decodes a shard of utterances to lattices, best hypotheses and statistics.
 
-DECODE_DIR/lat.JOB.gz     compact lattices, or those of the search, with graph costs and unscaled acoustic costs
+DECODE_DIR/lat.JOB.gz     compact lattices (raw lattices with --determinize false) with graph costs and unscaled acoustic costs
 DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best path at the acoustic scale of the search
-DECODE_DIR/shard.JOB.json what the job took; written last, so that its presence says the job is complete
-DECODE_DIR/totals.json    the same over all jobs
+DECODE_DIR/shard.JOB.json statistics of the job; written last, so its existence marks the job as complete
+DECODE_DIR/totals.json    statistics of all jobs
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from pyasr.hmm.model.model_file import (
 from pyasr.lang.symbols import SymbolTable
 
 NETWORK, TOTALS = "final.nnet", "totals.json"
-_PARTS = ".parts"  # which utterances each job has, as a digest
+_PARTS = ".parts"  # digest of the utterances of each job
 _MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
 class DecodeSpec:
-    """The work of one decoding, given to every job.
+    """Parameters of one decoding, shared by all jobs.
 
-    num_threads    threads of each job; None: as many as its runner gives it
-    transform_dir  directory with the speakers' fMLLR transforms; without it a SAT system's alignment model is used
+    num_threads    threads per job; None: as many as the runner assigns to the job
+    transform_dir  directory with the speakers' fMLLR transforms; None: a SAT system is decoded with its alignment model
     """
 
     graph: Path
@@ -69,22 +69,22 @@ class DecodeSpec:
     lattices: DeterminizeOptions = DeterminizeOptions()
 
     def threads(self) -> int:
-        """Utterances that the job, in which this is called, decodes at once."""
+        """The number of utterances that the current job decodes at once."""
         return threads_of_job(self.num_threads)
 
     def determinizer(self) -> Determinizer:
-        """The function that makes what is written of what the search gives."""
+        """The function that converts a lattice of the search to the lattice that is written."""
         return Determinizer(self.lattices, self.decode.lattice_beam, self.decode.acoustic_scale)
 
 
 @dataclass(frozen=True)
 class DecodeStep:
-    """What every steps/decode*.py is told."""
+    """Options shared by all steps/decode*.py."""
 
     graph_dir: Path = argument("directory of the decoding graph")
     data: Path = argument("data directory with features")
     decode_dir: Path = argument("directory of the lattices")
-    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent of GRAPH_DIR")
     decode: DecodeOptions = group(DecodeOptions)
     lattices: DeterminizeOptions = group(DeterminizeOptions)
     jobs: JobOptions = group(JobOptions)
@@ -94,7 +94,7 @@ class DecodeStep:
 
     @staticmethod
     def upgraded(content: dict) -> dict:
-        """Saved options of earlier versions, which had no model directory where it is the parent of the graph's."""
+        """Upgrade saved options of earlier versions, which omitted the model directory if it was the parent of the graph directory."""
         if content.get("model_dir") or "graph_dir" not in content:
             return content
         return {**content, "model_dir": str(Path(content["graph_dir"]).parent)}
@@ -105,17 +105,17 @@ class DecodeStep:
         return self.model_dir or self.graph_dir.parent
 
     def spec(self, out: Path, transform_dir: Path | None = None) -> DecodeSpec:
-        """The work of a decoding that writes to `out`."""
+        """The parameters of a decoding that writes to `out`."""
         return DecodeSpec(self.graph_dir, self.model, self.data, out, self.jobs.nj, self.jobs.num_threads, self.decode,
                           transform_dir, self.lattices)
 
 
 @dataclass
 class Totals:
-    """What decoding took.
+    """Statistics of a decoding.
 
-    Frames are those of the lattices, `audio_s` how long they last. CPU seconds: `search_s` of the search, `determinize_s` of the
-    determinisation, `cpu_s` of everything (model, features, likelihoods, search, lattices, writing)
+    num_frames counts frames of the lattices; `audio_s` is their duration. CPU seconds: `search_s` of the search, `determinize_s` of the
+    determinisation, `cpu_s` of everything (model, features, likelihoods, search, lattices, writing).
     """
 
     num_utterances: int = 0
@@ -134,31 +134,31 @@ class Totals:
     narrowed: list[str] = field(default_factory=list)
 
     def add(self, other: Totals) -> None:
-        """Join another shard's: sums, and the greatest memory."""
+        """Add the statistics of another shard; peak memory is the maximum."""
         peak = max(self.peak_mb, other.peak_mb)
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
         self.peak_mb = peak
 
     def report(self) -> list[str]:
-        """Sentences for the log."""
+        """Lines for the log."""
         frames, audio_s = max(self.num_frames, 1), max(self.audio_s, FRAME_SHIFT_S)
         rtf = {name: figure(getattr(self, name) / audio_s) for name in ("search_s", "determinize_s", "cpu_s")}
         lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({figure(audio_s / 60)} min); "
                  f"log-like per frame {-self.cost / frames:.3f}",
                  f"real-time factor {rtf['search_s']} for the search, {rtf['determinize_s']} for the determinisation, "
                  f"{rtf['cpu_s']} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
-                 f"{figure(self.num_tokens / frames)} active tokens a frame; "
-                 f"{self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} a frame"]
+                 f"{figure(self.num_tokens / frames)} active tokens per frame; "
+                 f"{self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} per frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
-                            (self.cut_short, "found no way on in the graph"),
-                            (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):
+                            (self.cut_short, "ended early, because no path of the graph continued within the beam"),
+                            (self.narrowed, "have lattices of a narrower beam; increase --determinize-mb")):
             if names:
                 lines.append(f"{len(names)} utterance(s) {what}: {_some(names)}")
         return lines
 
     def log(self, what: str = "") -> None:
-        """The report, each line headed by `what` was done, and a warning of utterances that could not be decoded."""
+        """Log the report, each line prefixed with `what`, and a warning of utterances without features."""
         head = f"{what}: " if what else ""
         for line in self.report():
             log.info(head + line)
@@ -171,24 +171,25 @@ def _some(names: list[str]) -> str:
 
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
-    """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
+    """The input files of decoding, for the output's fingerprint. Raises UserError for a missing file, naming the step that creates it."""
     model = model_dir / (NETWORK if (model_dir / NETWORK).exists() else MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
     makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
-              data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
+              data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "the script that prepares the data"}
     for path, maker in makers.items():
         if not path.exists():
-            raise UserError(f"{path}: no such file; it comes from {maker}")
+            raise UserError(f"{path}: no such file; create it with {maker}")
     optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
     of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
 
 
 def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
-    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others;
-    `num_threads` will ask it at once.
+    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or network directory, for use by `num_threads` threads at once.
 
-    Raises UserError where a network has other pdfs than the transition model beside it.
+    adapted  use the final model of a SAT system, for features with fMLLR, instead of its alignment model
+
+    Raises UserError if the number of pdfs of a network differs from that of its transition model.
     """
     if (model_dir / NETWORK).exists():
         with without_collection():
@@ -203,7 +204,7 @@ def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
 
 @contextmanager
 def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
-    """In the block, the jobs have their parts of the data directory; before it, as `start_output`."""
+    """Call `start_output`; during the `with` block, the jobs' parts of the data directory are on disk."""
     lists = split(data, num_jobs)
     start_output(out, data, num_jobs, lists)
     with parts_of_jobs(data, out, lists, INPUT_TABLES):
@@ -211,8 +212,8 @@ def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
 
 
 def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]] | None = None) -> None:
-    """Write num_jobs; what the jobs of an interrupted run whose parts of the data (`lists`, of `split`) were others have left in `out` is
-    removed, but for their logs."""
+    """Write num_jobs. If an interrupted run divided the data into other parts than `lists` (of `split`), remove its files from `out`; logs
+    remain."""
     parts, marker = _digest_of(lists or split(data, num_jobs)), out / _PARTS
     if not marker.exists() or marker.read_text(encoding="utf-8") != parts:
         for path in out.glob("[!.]*"):
@@ -224,7 +225,7 @@ def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]
 
 
 def _digest_of(lists: list[Sequence[str]]) -> str:
-    """Of Python's form of lists of strings."""
+    """SHA-256 of the Python representation of the lists."""
     digest = hashlib.sha256(b"[")
     for number, one in enumerate(lists):
         digest.update((", " * (number > 0) + f"[{', '.join(map(repr, one))}]").encode("utf-8", "surrogateescape"))
@@ -233,7 +234,7 @@ def _digest_of(lists: list[Sequence[str]]) -> str:
 
 
 def decode_shard(spec: DecodeSpec, job: int) -> None:
-    """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
+    """Decode part `job` (1-based) of the utterances, unless an earlier run completed it."""
     if shard_is_complete(spec, job):
         return
     scorer, tid2pdf = load_scorer(spec.model_dir, spec.transform_dir is not None, spec.threads())
@@ -246,7 +247,7 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
 
 
 def shard_is_complete(spec: DecodeSpec, job: int) -> bool:
-    """Whether an earlier run has written all that a job writes, which is logged."""
+    """Whether an earlier run completed the job; if so, log it."""
     done = done_path(spec, job).exists()
     if done:
         log.info(f"job {job} was completed by an earlier run")
@@ -258,46 +259,46 @@ def done_path(spec: DecodeSpec, job: int) -> Path:
 
 
 def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray, name: str = "HCLG.fst") -> Decoder:
-    """A decoder on the graph `name` of `spec`, as `read_decoder` gives it."""
+    """The decoder on the graph `name` of `spec`; see `read_decoder`."""
     return read_decoder(spec.graph, tid2pdf, spec.decode, name)
 
 
 def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name: str = "HCLG.fst") -> Decoder:
-    """A decoder on the graph `name` of a directory.
+    """The decoder on the graph `name` of a directory.
 
-    Raises UserError when the graph was made of a model with another number of pdfs, or words.txt lacks a word that it uses.
+    Raises UserError if the graph was created for another number of pdfs, or if words.txt lacks a word of the graph.
     """
     _check_pdfs(graph, int(tid2pdf.max()) + 1)
     search_graph = Graph.read(graph / name, tid2pdf)
     missing = set(search_graph.vocabulary.tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
     if missing:
-        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
+        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; create the graph again")
     return Decoder.on(search_graph, options)
 
 
 def _check_pdfs(graph: Path, num_pdfs: int) -> None:
-    """Raise UserError where a graph that says for how many pdfs it was made, as those of HMMs do, says another number."""
+    """Raise UserError if the graph records another number of pdfs; graphs of HMM systems record it, TLG does not."""
     marker = graph / "num_pdfs"
     needed = marker.read_text(encoding="utf-8").strip() if marker.exists() else str(num_pdfs)
     if needed != str(num_pdfs):
-        raise UserError(f"{marker}: the graph was made of a model with {needed[:20]} pdfs, this one has {num_pdfs}; "
-                        "decode in the graph of the model, or of the one whose alignments a network was trained on")
+        raise UserError(f"{marker}: the graph is for a model with {needed[:20]} pdfs, but this model has {num_pdfs}; "
+                        "give the graph of this model or, for a network, of the model that aligned its training data")
 
 
 def scored(reader: FeatureReader, scorer, keys: list[str]):
-    """(utterance, function that computes its log-likelihoods): features are read here, in one thread, likelihoods where it is called."""
+    """Yield (utterance, function that computes its log-likelihoods). Features are read here, in one thread."""
     for utt in keys:
         features = reader[utt]
         yield utt, lambda utt=utt, features=features: np.asarray(computed(utt, scorer.log_likelihoods, features), np.float32)
 
 
 class ShardWriter:
-    """Writes what a job of a decode directory holds: lattices and best hypotheses, and at the end of a `with` block what the job took.
+    """Writes the files of one job of a decode directory: lattices, best hypotheses and, at the end of a `with` block, statistics.
 
     mine    the job's utterances
     known   utterances that have features
-    keys    those of them that are this job's
-    totals  of the utterances written so far
+    keys    the job's utterances that have features
+    totals  statistics of the utterances written so far
     """
 
     def __init__(self, spec: DecodeSpec, job: int, mine: list[str], known: set[str]):
@@ -347,10 +348,10 @@ def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words:
     note = ""
     if stats.num_decoded < stats.num_frames:
         totals.cut_short.append(utt)
-        note = f"; no way on in the graph after frame {stats.num_decoded}, wider beams may help"
+        note = f"; no path of the graph continues after frame {stats.num_decoded}, a wider beam may help"
     elif not lattice.reached_final:
         totals.not_final.append(utt)
-        note = "; no final state reached, the end is a guess"
+        note = "; no final state reached, the last words are uncertain"
     text = [words.symbol(word) for word in path.words]
     log.info(f"{utt}: log-like per frame {-cost / max(stats.num_frames, 1):.3f} over {stats.num_frames} frames, "
              f"{lattice.num_arcs} lattice arcs{note}: {' '.join(text)}")
@@ -358,7 +359,7 @@ def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words:
 
 
 def join_totals(out: Path, num_jobs: int) -> Totals:
-    """The totals of all jobs, written to totals.json."""
+    """Add up the statistics of all jobs and write them to totals.json."""
     totals = Totals()
     for job in range(1, num_jobs + 1):
         totals.add(Totals(**json.loads((out / f"shard.{job}.json").read_text(encoding="utf-8"))))
@@ -368,9 +369,9 @@ def join_totals(out: Path, num_jobs: int) -> Totals:
 
 
 def cut_short(decode_dir: Path) -> set[str]:
-    """The utterances whose lattices end before their features do, by totals.json."""
+    """The utterances whose lattices end before their features, from totals.json."""
     try:
         names = read_object(decode_dir / TOTALS).get("cut_short")
     except (FileNotFoundError, ValueError):
-        return set()  # harmless: lattices that another toolkit made have no record of what they took
+        return set()  # harmless: lattices of another toolkit have no totals.json
     return set(map(str, names)) if isinstance(names, list) else set()

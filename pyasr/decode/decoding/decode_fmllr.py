@@ -1,12 +1,12 @@
-"""Decoding with fMLLR in the passes of Kaldi's decode_fmllr.sh, each a job per part of the data directory.
+"""Decoding with fMLLR in the passes of Kaldi's decode_fmllr.sh. Each pass runs one job per part of the data directory.
 
-    OUT.si          decoding without fMLLR: lattices, by `decode_dir` with the alignment model
-    first_stats     fMLLR statistics from their posteriors; the alignment model shares frames among Gaussians
-    decode_again    decoding with the transforms these give; statistics from the new lattices
-    rescore_last    second transforms, on top of the first; the lattices get the acoustic costs of these features
+    OUT.si          lattices of decoding without fMLLR, by `decode_dir` with the alignment model
+    first_stats     fMLLR statistics from the posteriors of these lattices; Gaussian posteriors are those of the alignment model
+    decode_again    decoding with the first transforms, estimated from these statistics; statistics from the new lattices
+    rescore_last    second transforms, on top of the first; acoustic costs of the lattices on features with both transforms
 
-A speaker's utterances may be divided among jobs: the statistics of all jobs, in files, are added before transforms are estimated. Only
-the last pass writes what a decode directory holds, and the transforms, trans.JOB.
+The utterances of a speaker may be divided among jobs. Each job therefore writes its statistics to a file, and transforms are estimated from
+the sum of all files. Only the last pass writes the files of a decode directory and the transforms, trans.JOB.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from pyasr.io.tables import Table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 FIRST, SECOND = "first", "second"
-_NUM_CHECKED = 100  # lattices of a job, whether they are of this system
+_NUM_CHECKED = 100  # number of lattices per job that are checked against the model
 
 
 @dataclass(frozen=True)
 class AdaptOptions:
-    """The pass before adaptation, and the statistics; Kaldi's defaults."""
+    """Options of the first pass and of the statistics; the defaults are Kaldi's."""
 
-    first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.1,
+    first_beam: float = option(10.0, "beam of the first pass, without fMLLR", minimum=0.1,
                                only=unless_set("si-dir"))  # fmt: skip
-    first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1,
+    first_max_active: int = option(2000, "maximum number of tokens per frame that are expanded in the first pass", minimum=1,
                                    only=unless_set("si-dir"))  # fmt: skip
-    silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0,
+    silence_weight: float = option(0.01, "weight of silence frames in the fMLLR statistics", minimum=0.0, maximum=1.0,
                                    only=unless_is("fmllr-update-type", "none"))  # fmt: skip
 
     def first(self, decode: DecodeOptions) -> DecodeOptions:
-        """The search without fMLLR."""
+        """The search options of the first pass."""
         return replace(decode, beam=self.first_beam, max_active=self.first_max_active)
 
     def check(self, decode: DecodeOptions) -> None:
-        """Raise UserError for numbers of tokens that no frame can have, in either search."""
+        """Raise UserError if the minimum number of tokens exceeds the maximum in either search."""
         decode.check()
         if decode.min_active > self.first_max_active:
             found = f"--min-active {decode.min_active} is above --first-max-active {self.first_max_active}"
@@ -73,7 +73,7 @@ class AdaptOptions:
 
 @dataclass(frozen=True)
 class FmllrDecodeSpec:
-    """The work of all passes but the one without fMLLR, whose result is in `si_dir`."""
+    """Parameters of the passes with fMLLR; `si_dir` has the result of the pass without."""
 
     decode: DecodeSpec
     si_dir: Path
@@ -82,19 +82,18 @@ class FmllrDecodeSpec:
 
 
 def check_system(model_dir: Path) -> None:
-    """Raise UserError unless the two models of a GMM system, if it has two, have the same Gaussians."""
+    """Raise UserError if the final model and the alignment model have different numbers of Gaussians."""
     if read_model(first_pass_model(model_dir))[1].num_gauss != read_model(model_dir / MODEL)[1].num_gauss:
         raise UserError(f"{model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
 
 
 def adaptation_files(graph: Path, si_dir: Path) -> list[Path]:
-    """What the passes with fMLLR read besides what decoding does, for the stage output: where no lattice ends early, the totals do not
-    count."""
+    """The input files of the passes with fMLLR, in addition to those of decoding. totals.json is included only if lattices end early."""
     return [graph / "phones/silence.int", *archives(si_dir), *([si_dir / TOTALS] if cut_short(si_dir) else [])]
 
 
 def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
-    """Statistics of the speakers of the job-th part of the archives of `spec.si_dir`."""
+    """Write statistics of the speakers in part `job` of the archives of `spec.si_dir`."""
     path = _stats_path(spec, FIRST, job)
     if path.exists():
         return
@@ -107,8 +106,11 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
 
 
 def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> Iterator[tuple]:
-    """(speaker, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, as one is
-    that ends before them without the totals saying so, or one of the first is of another system."""
+    """(speaker, features, lattice) of the job's part of `spec.si_dir`.
+
+    Raises UserError if a lattice does not belong to the features, or if one of the first lattices is from another system. A lattice may be
+    shorter than its features only if totals.json lists it as cut short.
+    """
     number, ends_early, data, reader_of = 0, cut_short(spec.si_dir), DataDir(spec.decode.data), _readers(spec, job)
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
         for number, (utt, lattice) in enumerate(of_data(read_lattices(archive), archive, data), number + 1):
@@ -116,7 +118,7 @@ def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> 
             features = reader[utt]
             fits = lattice.num_frames == len(features) or utt in ends_early and lattice.num_frames < len(features)
             if not lattice.empty and not fits:
-                found = f"a lattice of {lattice.num_frames} frames, the features have {len(features)}"
+                found = f"the lattice has {lattice.num_frames} frames but the features have {len(features)}"
                 raise UserError(f"{archive}: {utt}: {found}; give lattices of these features")
             if number <= _NUM_CHECKED and (path := best_path(lattice, spec.decode.decode.acoustic_scale)):
                 check_decoded({f"{archive}: {utt}": path.tids}, trans)
@@ -124,8 +126,7 @@ def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> 
 
 
 def _readers(spec: FmllrDecodeSpec, job: int) -> Callable[[str], FeatureReader]:
-    """The function that gives the reader of an utterance's features: that of the job's part, or, where `spec.si_dir` has other parts, of
-    all."""
+    """A function from an utterance to the reader of its features: the job's own, or one of all data if `spec.si_dir` has other parts."""
     part = _part(spec, job)
     own, inside = open_features(spec.decode.data, spec.decode.model_dir, part=part), Table.of_keys(part.utterances)
     others = functools.cache(lambda: open_features(spec.decode.data, spec.decode.model_dir))
@@ -137,7 +138,7 @@ def _part(spec: FmllrDecodeSpec, job: int) -> Part:
 
 
 def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
-    """Lattices of the job's utterances on features with the first transforms, and statistics on top of these."""
+    """Decode the job's utterances on features with the first transforms, and write statistics for the second transforms."""
     path = _stats_path(spec, SECOND, job)
     if path.exists():
         return
@@ -156,7 +157,7 @@ def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
 
 
 def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
-    """The job's files of a decode directory, from the lattices of `decode_again` and features with the second transforms; trans.JOB."""
+    """Write trans.JOB and the job's files of the decode directory, from the lattices of `decode_again` and the second transforms."""
     if shard_is_complete(spec.decode, job):
         return
     trans, gmm = read_model(spec.decode.model_dir / MODEL)
@@ -174,14 +175,14 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
 
 
 def remove_intermediate(spec: FmllrDecodeSpec) -> None:
-    """Remove what only the passes need."""
+    """Remove the files that only the passes need."""
     for job in range(1, spec.decode.num_jobs + 1):
         for path in (_stats_path(spec, FIRST, job), _stats_path(spec, SECOND, job), _raw_lattices(spec, job), _found_path(spec, job)):
             path.unlink(missing_ok=True)
 
 
 class LatticePosteriors:
-    """Which pdfs the frames of a lattice belong to, at an acoustic scale, with silence weighted down."""
+    """Function of a lattice: pdf posteriors of its frames at an acoustic scale, with weighted silence."""
 
     def __init__(self, trans: TransitionModel, silence_phones: list[int], silence_weight: float, scale: float):
         self.scale, self.weighting = scale, SilenceWeighting(trans, silence_phones, silence_weight)
@@ -195,7 +196,7 @@ def _posteriors(spec: FmllrDecodeSpec, trans: TransitionModel) -> LatticePosteri
 
 
 def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
-    """(the features with the transforms that the statistics of `passes` give, the job's utterances)."""
+    """(feature reader with the transforms estimated from the statistics of `passes`, the job's utterances)."""
     part = _part(spec, job)
     reader = open_features(spec.decode.data, spec.decode.model_dir, part=part)
     keys = [utt for utt in part.utterances if reader.has(utt)]
@@ -212,7 +213,7 @@ def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[Featur
 
 
 def with_acoustics(lattice: Lattice, gmm: AmDiagGmm, features: np.ndarray, tid2pdf: np.ndarray) -> Lattice:
-    """The lattice with the acoustic costs of a model for `features` (gmm-rescore-lattice)."""
+    """The lattice with the acoustic costs of a GMM for `features`, as by Kaldi's gmm-rescore-lattice."""
     emitting = lattice.ilabels != 0
     frames, arc_pdfs = lattice.state_times[lattice.sources[emitting]], tid2pdf[lattice.ilabels[emitting]]
     pdfs, rows = np.unique(arc_pdfs, return_inverse=True)

@@ -13,7 +13,7 @@ from pyasr.decode.lattices.lattice_io import LatticeWriter
 
 @dataclass(frozen=True)
 class AlignSpec:
-    """The work of all jobs; job J rewrites its archives as lat.J.gz. phones: not words, but phones."""
+    """Parameters of all jobs; job J writes the aligned lattices of its archives to lat.J.gz. phones: align with phones, not words."""
 
     decoded: Decoded
     out: Path

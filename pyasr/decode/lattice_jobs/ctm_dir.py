@@ -20,7 +20,7 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 @dataclass(frozen=True)
 class CtmSpec:
-    """The work of all jobs, at these scales."""
+    """Parameters of all jobs."""
 
     decoded: Decoded
     out: Path
@@ -31,7 +31,7 @@ class CtmSpec:
 
 
 def ctm_shard(spec: CtmSpec, job: int) -> None:
-    """Write ctm.JOB, in the order of the lattices."""
+    """Write ctm.JOB, utterances in the order of the lattices."""
     lang, recordings, scale = LangDir(spec.decoded.lang), Recordings(DataDir(spec.decoded.data)), 1.0 / spec.lm_weight
     trans, lexicon = spec.decoded.read_model()
     with atomic_write(spec.out / f"ctm.{job}") as f:
@@ -45,7 +45,7 @@ def ctm_shard(spec: CtmSpec, job: int) -> None:
 
 
 def join_ctm(out: Path, num_jobs: int) -> int:
-    """Join the jobs' words in `out`/ctm, by file, channel and time; their number. Words of one job are in memory at a time."""
+    """Merge the jobs' words into `out`/ctm, sorted by file, channel and time. Returns their number. Keeps words of one job in memory."""
     parts = [out / f"ctm.{job}" for job in range(1, num_jobs + 1)]
     for part in parts:
         sort_ctm(part)

@@ -1,4 +1,4 @@
-"""The best words of all lattices of a decode directory with their times, for every LM weight and word insertion penalty."""
+"""The best words, with times, of all lattices of a decode directory for every LM weight and word insertion penalty."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TimedWord = tuple[int, float, float]  # word id, begin and end in frames
 
 @dataclass(frozen=True)
 class CtmSweepSpec:
-    """The work of all jobs. `acoustic_scale` is that of `pyasr.decode.lattice_jobs.sweep_dir.SweepSpec`."""
+    """Parameters of all jobs. `acoustic_scale`: as in `pyasr.decode.lattice_jobs.sweep_dir.SweepSpec`."""
 
     decoded: Decoded
     out: Path
@@ -35,7 +35,7 @@ class CtmSweepSpec:
 
 
 def ctm_sweep_shard(spec: CtmSweepSpec, job: int) -> None:
-    """Write sweep.JOB.txt: for each different hypothesis of an utterance a line `LMWT_WIP,LMWT_WIP,... UTTERANCE` and its ctm lines."""
+    """Write sweep.JOB.txt: for each distinct hypothesis of an utterance, a line `LMWT_WIP,LMWT_WIP,... UTTERANCE` and its ctm lines."""
     lang, recordings = LangDir(spec.decoded.lang), Recordings(DataDir(spec.decoded.data))
     trans, lexicon = spec.decoded.read_model()
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
@@ -50,7 +50,7 @@ def ctm_sweep_shard(spec: CtmSweepSpec, job: int) -> None:
 
 
 def read_ctm_sweep(out: Path, num_jobs: int) -> dict[Point, list[CtmLine]]:
-    """{point: words of all jobs, sorted by file, channel and begin}"""
+    """{point: words of all jobs, sorted by file, channel and begin time}."""
     found: dict[Point, list[CtmLine]] = {}
     current: list[list[CtmLine]] = []
     for job in range(1, num_jobs + 1):
@@ -66,7 +66,7 @@ def read_ctm_sweep(out: Path, num_jobs: int) -> dict[Point, list[CtmLine]]:
 
 
 def _hypotheses(aligned: CompactLattice, spec: CtmSweepSpec) -> dict[tuple[TimedWord, ...], list[Point]]:
-    """The points at which each hypothesis of a word-aligned lattice is the best one."""
+    """The points at which each hypothesis of a word-aligned lattice is the best."""
     found: dict[tuple[TimedWord, ...], list[Point]] = {}
     for point, words in (_least_risk if spec.mbr.decode_mbr else _best_paths)(aligned, spec):
         found.setdefault(tuple(words), []).append(point)

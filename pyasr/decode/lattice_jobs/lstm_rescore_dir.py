@@ -1,4 +1,4 @@
-"""Rescoring the lattices of a decode directory with an LSTM language model beside an n-gram model."""
+"""Rescoring of the lattices of a decode directory with an LSTM language model, interpolated with an n-gram model."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from pyasr.decode.rescoring.lstm_rescore import Expansion, rescore_together
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.networks.lstm_lm import LstmLm, load_lm
 
-_MOST_ARCS = 4000  # of lattices that are expanded together
+_MOST_ARCS = 4000  # maximum total of arcs of lattices that are expanded together
 
 
 def check_lstm(spec: LstmRescoreSpec) -> None:
-    """Raises UserError where the model lacks a word of words.txt, and where no weight is known."""
+    """Raise UserError if the model lacks a word of words.txt, or if the interpolation weight is unknown."""
     words, model = SymbolTable.read(spec.words), load_lm(spec.lstm)
     known = set(model.words)
     missing = [word for word in spoken_words(words) if word not in known]
     if missing:
         others = f" and {len(missing) - 1} more of its words are" if len(missing) > 1 else " is"
         raise UserError(f"{spec.lstm}: the word '{missing[0]}' of {spec.words}{others} not in this language model; "
-                        f"train one of that vocabulary with utils/train_lstm_lm.py")  # fmt: skip
-    log.info(f"{spec.lstm}: weight {expansion(spec.rescore, model, spec.lstm).weight:g} beside {spec.new_lm}")
+                        f"train one with this vocabulary with utils/train_lstm_lm.py")  # fmt: skip
+    log.info(f"{spec.lstm}: weight {expansion(spec.rescore, model, spec.lstm).weight:g}, interpolated with {spec.new_lm}")
     spec.rescore.torch_device()
 
 
 def expansion(options: LstmRescoreOptions, model: LstmLm, name: Path) -> Expansion:
-    """The options, the weight among them, of rescoring with `model`. Raises UserError where it is not known."""
+    """The options of rescoring with `model`, including the interpolation weight. Raises UserError if the weight is unknown."""
     weight = model.weight if options.lstm_weight is None else options.lstm_weight
     if weight is None:
-        raise UserError(f"{name}: this language model was trained without --ngram, so it has no weight beside one; give --lstm-weight")
+        raise UserError(f"{name}: this language model was trained without --ngram, so it has no interpolation weight; give --lstm-weight")
     return Expansion(options.ngram_order, weight, options.rescore_beam, options.acoustic_scale)
 
 
@@ -54,7 +54,7 @@ def rescore_shard(spec: LstmRescoreSpec, job: int) -> None:
 
 
 def ids_in(model: LstmLm, words: SymbolTable) -> np.ndarray:
-    """The model's id of each word of words.txt, 0 for what is no word: int64 (greatest id + 1)."""
+    """The model's id of each word of words.txt, 0 for symbols that are not words: int64 (maximum id + 1)."""
     ids = np.zeros(max(words.ids.values()) + 1, np.int64)
     places = {word: place for place, word in enumerate(model.words, 1)}
     for word, number in spoken_words(words).items():

@@ -19,7 +19,7 @@ TABLES = ("text", "lm_cost", "ac_cost")
 
 @dataclass(frozen=True)
 class NbestSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`."""
+    """Parameters of all jobs; job J processes every num_jobs-th archive of `decode_dir`."""
 
     decode_dir: Path
     data: Path
@@ -32,7 +32,7 @@ class NbestSpec:
 
 
 def nbest_shard(spec: NbestSpec, job: int) -> None:
-    """Write {text,lm_cost,ac_cost}.JOB, one line a path, and ali.JOB.gz, its transition-ids."""
+    """Write {text,lm_cost,ac_cost}.JOB, one line per path, and ali.JOB.gz, the transition-ids of the paths."""
     words, data, alignments = SymbolTable.read(spec.words), DataDir(spec.data), {}
     lines: dict[str, list[str]] = {name: [] for name in TABLES}
     scale = 1.0 / spec.lm_weight
@@ -51,7 +51,7 @@ def nbest_shard(spec: NbestSpec, job: int) -> None:
 
 
 def join_tables(out: Path, num_jobs: int) -> list[str]:
-    """Join the jobs' tables into `out`/{text,lm_cost,ac_cost}, in the lattices' order; the names of the paths, `UTTERANCE-RANK`."""
+    """Join the jobs' tables to `out`/{text,lm_cost,ac_cost}, in the order of the lattices. Returns the paths' names `UTTERANCE-RANK`."""
     for name in TABLES:
         parts = [out / f"{name}.{job}" for job in range(1, num_jobs + 1)]
         content = "".join(part.read_text(encoding="utf-8") for part in parts)
@@ -64,7 +64,7 @@ def join_tables(out: Path, num_jobs: int) -> list[str]:
 
 
 def warn_of_single_paths(names: list[str], spec: NbestSpec) -> None:
-    """Where several paths were wanted, and no utterance has a second one."""
+    """Log a warning if several paths were requested but no utterance has a second one."""
     if names and spec.num_best > 1 and all(name.endswith("-1") for name in names):
-        told = "every list has one path, because the lattices have no other"
-        log.warning(f"{spec.decode_dir}: {told}; decode with a greater --lattice-beam")
+        problem = "every list has one path, because the lattices have no other"
+        log.warning(f"{spec.decode_dir}: {problem}; decode with a larger --lattice-beam")

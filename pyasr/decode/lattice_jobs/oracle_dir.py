@@ -23,7 +23,7 @@ _CLASSES, _REFERENCES = "classes.ark", "references.ark"
 
 @dataclass(frozen=True)
 class OracleSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`."""
+    """Parameters of all jobs; job J processes every num_jobs-th archive of `decode_dir`."""
 
     decode_dir: Path
     data: Path
@@ -33,7 +33,7 @@ class OracleSpec:
 
 
 def write_references(out: Path, words: SymbolTable, texts: dict[str, str], counted: Callable[[str], list[str]]) -> None:
-    """Write what the jobs compare: `counted` gives the words of a text that count, in the form in which they are compared."""
+    """Write the input of the jobs. counted: function from a text to the words that are compared, in their normalised form."""
     forms: dict[str, int] = {}
     classes = np.zeros(max(words.ids.values()) + 1, np.int32)
     for word, number in words.ids.items():
@@ -60,7 +60,7 @@ def oracle_shard(spec: OracleSpec, job: int) -> None:
 
 
 def read_oracle(out: Path, num_jobs: int) -> dict[str, str]:
-    """{utterance: words of the best path} of all jobs; the jobs' files go."""
+    """{utterance: words of the best path} of all jobs; removes the jobs' files."""
     found = {}
     for path in [out / f"oracle.{job}.txt" for job in range(1, num_jobs + 1)]:
         found |= {line.partition(" ")[0]: line.partition(" ")[2] for line in path.read_text(encoding="utf-8").splitlines()}

@@ -19,9 +19,9 @@ Point = tuple[int, float]  # (LM weight, word insertion penalty)
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`.
+    """Parameters of all jobs; job J processes every num_jobs-th archive of `decode_dir`.
 
-    acoustic_scale  at which raw lattices are determinised for MBR where their decoding does not tell its own
+    acoustic_scale  scale for the determinisation of raw lattices for MBR if the decoding did not record its own
     """
 
     decode_dir: Path
@@ -35,7 +35,7 @@ class SweepSpec:
 
 
 def sweep_shard(spec: SweepSpec, job: int) -> None:
-    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for every point and utterance of this job's archives."""
+    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for each point and utterance of the job's archives."""
     words = SymbolTable.read(spec.words)
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):
@@ -54,11 +54,11 @@ def _swept(archive: Path, spec: SweepSpec) -> Iterator[tuple[str, dict[Point, li
 
 
 def spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:
-    """Words of ids. Raises UserError for an id of a lattice of `archive` that `table` does not have."""
+    """The words of ids. Raises UserError for an id in a lattice of `archive` that is not in `table`."""
     try:
         return [words.symbol(i) for i in ids]
     except KeyError as error:
-        raise UserError(f"{table}: no word of number {error.args[0]}, which {archive} holds; "
+        raise UserError(f"{table}: no word with id {error.args[0]}, which {archive} contains; "
                         "give the lang directory of the decoding graph") from None
 
 

@@ -1,4 +1,4 @@
-"""When the words of transcripts were said, by alignments: a ctm as Kaldi's get_train_ctm.sh makes it."""
+"""Times of the words of transcripts from alignments: a ctm as written by Kaldi's get_train_ctm.sh."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyasr.lang.ngrams.vocabulary import map_text
 
 @dataclass(frozen=True)
 class TrainCtmSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of alignments."""
+    """Parameters of all jobs; job J processes every num_jobs-th archive of alignments."""
 
     data: Path
     lang: Path
@@ -35,8 +35,8 @@ class TrainCtmSpec:
 
 
 def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
-    """Write ctm.JOB with the words of a job's archives, as the transcript spells them, and aligned.JOB with the utterances of the archives:
-    why one has no words there, or nothing."""
+    """Write ctm.JOB with the words of a job's archives, spelled as in the transcript, and aligned.JOB with the utterances of the archives
+    and the reason why an utterance has no words in ctm.JOB, else an empty string."""
     lang, data, aligned = LangDir(spec.lang), DataDir(spec.data), TableBuilder()
     check_phones(spec.ali_dir, lang)
     recordings = Recordings(data)
@@ -48,7 +48,7 @@ def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
             words = map_text(texts, lang.words, lang.oov).ids
             for utt, segments in word_segments(trans, finder, {utt: alignments[utt] for utt in texts}, words):
                 if segments is None:
-                    faults[utt] = "its alignment does not hold the words of its transcript"
+                    faults[utt] = "its alignment does not contain the words of its transcript"
                     continue
                 times = [(segment.begin, segment.end) for segment in segments if segment.word]
                 lines = utterance_lines(texts[utt].split(), times, [1.0] * len(times), recordings.locate(utt), spec.frame_shift_s)
@@ -59,7 +59,7 @@ def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
 
 
 def _transcripts_of(data: DataDir, utterances: Iterable[str]) -> dict[str, str]:
-    """{utterance: words} of those of these utterances that a data directory has, with words."""
+    """{utterance: words} of the utterances that have words in the data directory."""
     return {utt: data.text[utt] for utt in utterances if _has_words(data, utt)}
 
 
@@ -68,12 +68,12 @@ def _has_words(data: DataDir, utt: str) -> bool:
 
 
 def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:
-    """Name the utterances without words, and alignments without a transcript. Raises UserError where the former are too many: alignments of
-    other data, or of another lexicon."""
+    """Log the utterances without words in the ctm, and alignments without a transcript. Raises UserError if too many utterances lack words,
+    as with alignments of other data or another lexicon."""
     data, files = DataDir(spec.data), [spec.out / f"aligned.{job}" for job in range(1, spec.num_jobs + 1)]
     num_wanted = sum(1 for utt in data.utterances if _has_words(data, utt))
     if not num_wanted:
-        raise UserError(f"{data.path}/text: no words of any utterance of utt2spk; run utils/fix_data_dir.py {data.path}")
+        raise UserError(f"{data.path}/text: no utterance of utt2spk has words; run utils/fix_data_dir.py {data.path}")
     aligned = at_hand(Joined([Table.read(file) for file in files]))
     for file in files:
         file.unlink()

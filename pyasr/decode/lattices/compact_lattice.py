@@ -1,7 +1,7 @@
 """Compact lattices: acceptors of words whose arcs carry strings of transition-ids, as Kaldi's decoders write them.
 
-A path reads words on its arcs, and transition-ids in the strings of its arcs and of its final state, one after the other. The frames of
-an arc's string are not those of its word: determinisation moves transition-ids towards the start.
+The words of a path are those of its arcs. Its transition-ids are the strings of its arcs and of its final state, concatenated. The frames
+of an arc's string are not those of its word, because determinisation moves transition-ids towards the start.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyasr.decode.lattices.lattice import DecodeStats, Lattice, Path, States, ha
 class CompactLattice(States):
     """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
 
-    sources, targets, words      int32 (num_arcs); word 0 is none
+    sources, targets, words      int32 (num_arcs); word 0: no word
     graph_costs, acoustic_costs  float32 (num_arcs)
     string_offsets, tids         int64 (num_arcs + 1), int32: arc a has the transition-ids tids[string_offsets[a]:string_offsets[a + 1]]
     final_graph, final_acoustic  float32 (num_states), inf where a state is not final
     final_offsets, final_tids    int64 (num_states + 1), int32: strings of the final states, empty for the others
-    reached_final   False when the search ended outside the graph's final states
+    reached_final                False if the search ended outside the graph's final states
     """
 
     sources: np.ndarray
@@ -47,13 +47,13 @@ class CompactLattice(States):
 
     @property
     def num_frames(self) -> int:
-        """Frames of the longest path; all paths of a decoder's lattice have the same."""
+        """Frames of the longest path; in a lattice from a decoder, all paths have the same number."""
         ends = np.isfinite(self.final_graph)
         return int((state_times(self) + np.diff(self.final_offsets))[ends].max(initial=0))
 
     @property
     def depth(self) -> float:
-        """Arcs that cross a frame on average, as Kaldi's lattice-depth."""
+        """Mean number of arcs that cross a frame, as computed by Kaldi's lattice-depth."""
         return float(len(self.tids) + len(self.final_tids)) / max(self.num_frames, 1)
 
     def string(self, arc: int) -> np.ndarray:
@@ -70,7 +70,7 @@ class CompactLattice(States):
         return Path(words[words != 0].tolist(), np.append(tids, self.final_string(end)), *path_costs(self, arcs, end))
 
     def select(self, keep: np.ndarray, final: np.ndarray) -> CompactLattice:
-        """The arcs and final states where the bool arrays hold, states renumbered; those that no kept arc touches go, except the start."""
+        """The arcs and final states selected by the bool arrays, states renumbered; states without a kept arc are dropped, except 0."""
         used, number = kept_states(self, keep)
         arcs = {name: getattr(self, name)[keep] for name in ("words", "graph_costs", "acoustic_costs")}
         finals = {name: np.where(final, getattr(self, name), np.float32(np.inf))[used] for name in ("final_graph", "final_acoustic")}
@@ -88,7 +88,7 @@ def empty_compact() -> CompactLattice:
 
 
 def pick_strings(offsets: np.ndarray, labels: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, labels) of the strings `order`, int array, out of those at `offsets` in `labels`."""
+    """(offsets, labels) of the strings with the numbers `order` (int array), from those at `offsets` in `labels`."""
     lengths = np.diff(offsets)[order]
     ends = np.zeros(len(order) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
@@ -98,7 +98,7 @@ def pick_strings(offsets: np.ndarray, labels: np.ndarray, order: np.ndarray) -> 
 
 def compact_from_arcs(start: int, sources, targets, words, graph_costs, acoustic_costs, strings, final_graph, final_acoustic, final_strings,
                       *, reached_final: bool = True, name: str = "lattice") -> CompactLattice:
-    """A CompactLattice from arcs and states in any order; states that are not reached from `start` are dropped.
+    """Build a CompactLattice from arcs and states in any order; states that cannot be reached from `start` are dropped.
 
     strings, final_strings  (offsets, transition-ids) of arcs and of states. Raises UserError for a cycle.
     """
@@ -135,7 +135,7 @@ def depths(lattice: CompactLattice) -> np.ndarray:
 
 
 def scale(lattice: CompactLattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0) -> CompactLattice:
-    """The lattice with its costs multiplied (Kaldi's lattice-scale)."""
+    """The lattice with scaled costs (Kaldi's lattice-scale)."""
     ends = np.isfinite(lattice.final_graph)
     graph, acoustic = np.float32(lm_scale), np.float32(acoustic_scale)
     return replace(lattice, graph_costs=graph * lattice.graph_costs, acoustic_costs=acoustic * lattice.acoustic_costs,
@@ -144,7 +144,7 @@ def scale(lattice: CompactLattice, acoustic_scale: float = 1.0, lm_scale: float 
 
 
 def to_lattice(compact: CompactLattice) -> Lattice:
-    """The same paths with one transition-id an arc; words and costs stand on the first arc of a string.
+    """The same paths with one transition-id per arc; words and costs are on the first arc of a string.
 
     The final string of a state leads to a new final state with its costs.
     """
@@ -160,7 +160,7 @@ def to_lattice(compact: CompactLattice) -> Lattice:
 def _expand(sources, targets, words, offsets, tids, final_offsets, final_tids, arc_offsets):
     """((source, target, tid, word, arc or -1 after a string's first) of each new arc, state whose final costs each new state has or -1).
 
-    New states of a state's strings are numbered between it and the next, so that the order stays topological.
+    New states inside the strings of a state are numbered between that state and the next one, so the order remains topological.
     """
     num_states = len(arc_offsets) - 1
     number = np.zeros(num_states + 1, np.int32)
@@ -207,7 +207,7 @@ def _expand(sources, targets, words, offsets, tids, final_offsets, final_tids, a
 
 
 def to_compact(lattice: Lattice) -> CompactLattice:
-    """The same paths on fewer states: states with one arc in and one out are merged as long as no arc would have two words."""
+    """The same paths on fewer states: a state with one arc in and one arc out is removed unless an arc would get two words."""
     arcs, string_offsets, tids, kept = _merge_chains(
         lattice.sources, lattice.targets, lattice.ilabels, lattice.olabels, lattice.graph_costs, lattice.acoustic_costs,
         np.isfinite(lattice.final_graph), lattice.arc_offsets)
@@ -220,7 +220,7 @@ def to_compact(lattice: Lattice) -> CompactLattice:
 
 @njit(nogil=True, cache=True)
 def _chain_ends(sources, targets, words, final, arc_offsets):
-    """Whether each state remains: the start, a final one, one with several arcs in or out, or one between two words."""
+    """Whether each state remains: the start, final states, states with several arcs in or out, and states between two words."""
     num_states = len(final)
     num_in = np.zeros(num_states, np.int64)
     for target in targets:
@@ -267,7 +267,7 @@ def _merge_chains(sources, targets, tids, words, graph, acoustic, final, arc_off
 
 
 def with_one_end(lattice: CompactLattice) -> CompactLattice:
-    """The same paths with an arc more, without a word, from where they ended to a last state, which is final at no cost."""
+    """The same paths with a wordless arc from each final state to a single new last state, which is final with cost 0."""
     if not has_end(lattice):
         return lattice
     ends, last = np.flatnonzero(np.isfinite(lattice.final_graph)), lattice.num_states
@@ -282,9 +282,9 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
 
 
 def without_epsilons(lattice: CompactLattice) -> CompactLattice:
-    """The same paths without arcs that have neither word nor transition-ids; their costs go to the arcs that follow, or to final states.
+    """The same paths without arcs that have neither word nor transition-ids; their costs move to the next arc or to the final state.
 
-    Where several such ways lead from a state to the end, the one of least cost counts.
+    If several sequences of such arcs lead from a state to the end, that of lowest cost is used.
     """
     if not has_end(lattice):
         return lattice
@@ -300,12 +300,12 @@ def without_epsilons(lattice: CompactLattice) -> CompactLattice:
 
 @njit(nogil=True, cache=True)
 def _skip_epsilons(offsets, targets, is_epsilon, graph, acoustic):
-    """(source, arc behind it and epsilons, graph and acoustic costs) of each new arc, final costs (2, states); the last state is final."""
+    """(source, old arc after skipped epsilons, graph and acoustic costs) of each new arc, final costs (2, states); the last is final."""
     num_states = len(offsets) - 1
     finals, needed = np.full((2, num_states), np.inf), np.zeros(num_states, np.bool_)
     needed[0] = True
     needed[targets[~is_epsilon]] = True
-    sources, arcs, graphs, acoustics = [np.int64(0)], [np.int64(0)], [0.0], [0.0]  # the first entry of each list is there for its type
+    sources, arcs, graphs, acoustics = [np.int64(0)], [np.int64(0)], [0.0], [0.0]  # the first entry of each list only sets its type
     for source in np.flatnonzero(needed):
         stack = [(source, 0.0, 0.0)]
         while stack:

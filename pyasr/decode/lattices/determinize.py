@@ -1,4 +1,4 @@
-"""Determinisation of lattices on words, keeping alignments: for every word sequence exactly its best path, with its transition-ids.
+"""Determinisation of lattices on words with alignments: each word sequence keeps only its best path, with its transition-ids.
 
     compact, beam = determinize(lattice, beam=6.0, acoustic_scale=1 / 12)
 
@@ -25,23 +25,24 @@ DELTA = 2.0**-10
 
 @dataclass(frozen=True)
 class DeterminizeOptions:
-    """What becomes of the lattices of a search."""
+    """Options of lattice determinisation."""
 
-    determinize: bool = option(True, "keep only the best path of each word sequence of a lattice; false: write it as the search leaves it")
+    determinize: bool = option(True, "keep only the best path of each word sequence; false: write raw lattices of the search")
     determinize_mb: float = option(
-        50.0, f"memory for the determinisation of a lattice, beside {BYTES_PER_ARC} bytes an arc; its beam is narrowed to keep to it",
+        50.0, f"MiB of memory to determinise a lattice, in addition to {BYTES_PER_ARC} bytes per arc; the beam is narrowed to fit",
         minimum=0.0, maximum=4096.0, only=if_set("determinize"))
 
 
 def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: float = 50.0) -> tuple[CompactLattice, float]:
-    """(the compact lattice, the beam that was reached).
+    """(the compact lattice, the beam reached).
 
-    The result has every word sequence whose best path is within `beam` of the best path of all, by graph + acoustic_scale * acoustic costs,
-    with that path only. Of equal costs the path of lower graph cost counts, then that of fewer transition-ids, then that with the greater
-    first differing one (Kaldi's order of compact weights). No state has two arcs with the same word, or one without a word.
+    The result contains each word sequence whose best path is within `beam` of the best path of all, by graph + acoustic_scale * acoustic
+    costs, with that path only. Of paths of equal cost, it keeps the one of lower graph cost, then the one of fewer transition-ids, then the
+    one with the larger first differing transition-id (Kaldi's order of compact weights). No state has two arcs with the same word, or an
+    arc without a word.
 
-    max_mb  memory beside BYTES_PER_ARC for each arc of `lattice`; when it is used up, the word sequences within the beam reached are
-            returned, and the best one in any case
+    max_mb  memory in MiB, in addition to BYTES_PER_ARC for each arc of `lattice`; when it is used up, the result contains the word
+            sequences within the beam reached, and always the best one
     """
     lattice = _finite(lattice)
     raw = None if lattice.empty else _prepare(lattice, acoustic_scale)
@@ -56,13 +57,13 @@ def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: fl
 
 
 class Determinizer:
-    """Determinises what a search gives, within its lattice beam: a function of a lattice, safe to call from several threads at once."""
+    """Function that determinises a lattice of the search within the lattice beam; safe to call from several threads at once."""
 
     def __init__(self, options: DeterminizeOptions, lattice_beam: float, acoustic_scale: float):
         self.options, self.beam, self.scale = options, lattice_beam, acoustic_scale
 
     def __call__(self, lattice: Lattice) -> Lattice | CompactLattice:
-        """The compact lattice, its `stats` with seconds and beam; the lattice itself where options say so."""
+        """The compact lattice, its `stats` with seconds and beam; the lattice itself if determinisation is switched off."""
         if not self.options.determinize:
             return lattice
         begin = time.thread_time()
@@ -82,13 +83,13 @@ def _finite(lattice: Lattice) -> Lattice:
 
 
 def _only_best(lattice: Lattice, acoustic_scale: float) -> CompactLattice:
-    """The best path, which there must be, as a compact lattice."""
+    """The best path, which must exist, as a compact lattice."""
     arcs, end = best_arcs(lattice, acoustic_scale)
     return to_compact(lattice.select(np.isin(np.arange(lattice.num_arcs), arcs), np.arange(lattice.num_states) == end))
 
 
 def _prepare(lattice: Lattice, acoustic_scale: float) -> kernels.Raw:
-    """What the kernels read of a lattice."""
+    """The input of the kernels for a lattice."""
     has_word = lattice.olabels != 0
     order = np.argsort(2 * lattice.sources.astype(np.int64) + has_word, kind="stable")
     arcs = np.empty(lattice.num_arcs, kernels.RAW_ARC)
@@ -108,7 +109,7 @@ def _prepare(lattice: Lattice, acoustic_scale: float) -> kernels.Raw:
 
 
 def _result(pools: Pools, acoustic_scale: float) -> CompactLattice:
-    """The states and arcs made, without those that lead nowhere because the search ended early."""
+    """The lattice of the states and arcs in the pools, without dead ends from a search that ended early."""
     arcs, states = pools.arcs[: pools.counts[ARCS]], pools.states[: pools.counts[STATES]]
     final = states["final"] >= 0
     finals = [np.where(final, states[name] / (kernels.UNITS * scale), np.inf)

@@ -1,14 +1,15 @@
 """The search of lattice determinisation. docs/lattices.md derives it; `pyasr.decode.lattices.determinize` calls it.
 
-A state of the result is a set of elements (`determinize_pools`). A *task* is a state with one of the words that may follow it. Tasks are
-done in the order of the best path through them, so that a state is met first by the best way to it. To do a task is to
+A state of the result is a set of elements (`determinize_pools`). A *task* is a state with one of the words that can follow it. Tasks are
+processed in the order of the best path through them, so a state is first reached by its best path. A task has these steps:
 
     follow   the word's arcs out of the state's elements
     close    the set under arcs without words
-    gather   what all elements have in common: it goes to the arc that the task makes
-    plan     the tasks of the state that the rest is, unless it is known
+    gather   the costs and the prefix that all elements have in common; they go to the arc that the task writes
+    plan     the tasks of the state that consists of the remainders, if the state is new
 
-Costs are integers in units of 2^-32, exact for the float32 of the raw arcs: sums do not depend on their order, and ties are ties.
+Costs are integers in units of 2^-32, exact for the float32 costs of raw arcs. Sums therefore do not depend on their order, and ties are
+exact.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ RAW_ARC = np.dtype([("target", "i4"), ("tid", "i4"), ("word", "i4"), ("graph", "
 Raw = namedtuple("Raw", "arcs offsets acoustic_scale final_graph final_acoustic beta useful")
 Raw.__doc__ = """The raw lattice, its states in topological order.
 
-arcs, offsets  RAW_ARC, int64 (num_states + 1, 2): arcs of a state without words begin at offsets[s, 0], those with words at offsets[s, 1]
-final_graph, final_acoustic, beta  int64 (num_states): final costs and the least cost to the end, NEVER where there is none
+arcs, offsets  RAW_ARC, int64 (num_states + 1, 2): a state's arcs without words begin at offsets[s, 0], those with words at offsets[s, 1]
+final_graph, final_acoustic, beta  int64 (num_states): final costs and the lowest cost to the end; NEVER if there is none
 useful         bool (num_states): whether a state is final or has a word arc
 """
 
@@ -45,7 +46,7 @@ def units(value):
 
 @njit(nogil=True, cache=True)
 def backward(arcs, offsets, acoustic_scale, final_graph, final_acoustic):
-    """Least cost from each raw state to the end; NEVER where the end cannot be reached."""
+    """Lowest cost from each raw state to the end; NEVER if the end cannot be reached."""
     beta = np.empty(len(final_graph), np.int64)
     for s in range(len(beta) - 1, -1, -1):
         beta[s] = NEVER if final_graph[s] == NEVER else final_graph[s] + final_acoustic[s]
@@ -57,7 +58,7 @@ def backward(arcs, offsets, acoustic_scale, final_graph, final_acoustic):
 
 @njit(nogil=True, cache=True)
 def arrive(pools, state, node, graph, acoustic):
-    """Reach a raw state by the string of `node`, unless a better way has been found."""
+    """Record a path to a raw state by the string of `node`, unless a better path is known."""
     reached, e, num_reached = pools.reached, pools.where[state], pools.counts[NUM_REACHED]
     if e < num_reached and reached[e].state == state:
         better = order(graph, acoustic, reached[e].graph, reached[e].acoustic)
@@ -72,7 +73,7 @@ def arrive(pools, state, node, graph, acoustic):
 
 @njit(nogil=True, cache=True)
 def follow(raw, pools, task):
-    """Reach the targets of a task's word arcs; the start where there is no task."""
+    """Record paths to the targets of a task's word arcs; NO_TASK: to the start state."""
     pools.counts[NUM_REACHED] = 0
     if task == NO_TASK:
         arrive(pools, np.int32(0), np.int32(0), np.int64(0), np.int64(0))
@@ -98,8 +99,8 @@ def keep_all(pools):
 def close(raw, pools, beam):
     """Follow arcs without words from the elements reached, each raw state once, in topological order. Returns the number of elements kept.
 
-    Only what lies within `beam` of the best way to the end is followed; those that a word or the end can follow are kept.
-    Returns -1 when the pool of strings is full.
+    Only paths within `beam` of the best path to the end are followed. Elements of final states and of states with word arcs are kept.
+    Returns -1 if the pool of strings is full.
     """
     arcs, offsets, beta, useful, scale = raw.arcs, raw.offsets, raw.beta, raw.useful, raw.acoustic_scale
     reached, agenda, where, kept = pools.reached, pools.agenda, pools.where, pools.kept
@@ -157,7 +158,7 @@ def gather(pools, num_kept):
 
 @njit(nogil=True, cache=True)
 def write_elements(pools, num_kept, graph, acoustic, prefix, kind):
-    """Write the elements kept, less these costs and this prefix, behind the pool's end. Returns the key of their set.
+    """Write the elements kept, minus these costs and this prefix, after the pool's end. Returns the key of their set.
 
     kind  BEFORE_CLOSURE or CLOSED: sets of different kinds have different keys
     """
@@ -173,9 +174,9 @@ def write_elements(pools, num_kept, graph, acoustic, prefix, kind):
 
 @njit(nogil=True, cache=True)
 def write_arc(pools, task, target, graph, acoustic, prefix, arc, num_labels):
-    """The arc of the result that a task stands for, if there is room for its string; returns whether there is.
+    """Write the arc of a task. Returns False, and writes nothing, if there is no room for its string.
 
-    The string leads from the source's prefix to the node `prefix`; the last `num_labels` of `arc`'s string follow.
+    The string leads from the source's prefix to the node `prefix`, followed by the last `num_labels` labels of the string of `arc`.
     """
     source, nodes, counts, arcs, strings = pools.tasks[task].state, pools.nodes, pools.counts, pools.arcs, pools.strings
     own = nodes[prefix].depth - nodes[pools.states[source].prefix].depth
@@ -196,7 +197,7 @@ def write_arc(pools, task, target, graph, acoustic, prefix, arc, num_labels):
 
 @njit(nogil=True, cache=True)
 def finish(raw, pools, q):
-    """Final cost and string of a state: those of its best element that may end."""
+    """Set the final cost and string of a state: those of its best element that is final."""
     states, elements, members = pools.states, pools.elements, pools.sets[pools.states[q].set]
     states[q].final = -1
     for k in range(members.begin, members.end):
@@ -211,7 +212,7 @@ def finish(raw, pools, q):
 
 @njit(nogil=True, cache=True)
 def add_state(raw, pools, s, prefix, cost, limit):
-    """The state of the set `s`; `cost` from the start."""
+    """Add the state of the set `s`. cost: that of the best path from the start."""
     q, states = np.int32(pools.counts[STATES]), pools.states
     pools.counts[STATES] = q + 1
     states[q].set, states[q].cost, states[q].prefix = s, cost, prefix
@@ -244,7 +245,7 @@ def word_steps(raw, pools, q):
 
 @njit(nogil=True, cache=True)
 def plan(raw, pools, q, limit, beam):
-    """Queue a task for every word that may follow state `q` on a path of cost up to `limit`. Returns whether there is room for them."""
+    """Queue a task for each word that can follow state `q` on a path of cost up to `limit`. Returns False if a pool is full."""
     owners, arcs, totals = word_steps(raw, pools, q)
     if not has_room(pools, 0, 0, len(arcs), 0):
         return False
@@ -271,7 +272,7 @@ def plan(raw, pools, q, limit, beam):
 
 @njit(nogil=True, cache=True)
 def start(raw, pools, limit, beam, delta):
-    """Make the start state, which keeps common costs and prefix since no arc leads to it, and its tasks. Returns whether there is room."""
+    """Add the start state and its tasks. It keeps common costs and prefix, since no arc leads to it. Returns False if a pool is full."""
     follow(raw, pools, NO_TASK)
     num_kept = close(raw, pools, beam)
     if num_kept < 0 or not has_room(pools, pools.counts[NUM_REACHED], num_kept, 0, 0):
@@ -285,7 +286,7 @@ def start(raw, pools, limit, beam, delta):
 
 @njit(nogil=True, cache=True)
 def expand(raw, pools, task, limit, beam, delta):
-    """Do a task. Sets that are equal before the closure are so after it: it is not done again. Returns whether there is room."""
+    """Process a task. Sets that are equal before the closure are equal after it, so it is done once. Returns False if a pool is full."""
     counts = pools.counts
     num_nodes, num_steps = counts[NODES], pools.tasks[task].end - pools.tasks[task].begin
     if not has_room(pools, num_steps, num_steps, 0, 0):
@@ -306,10 +307,10 @@ def expand(raw, pools, task, limit, beam, delta):
 
 @njit(nogil=True, cache=True)
 def expand_closed(raw, pools, task, before, common, num_nodes, limits):
-    """Do a task whose set `before` the closure is new.
+    """Process a task whose set before the closure, `before`, is new.
 
     common     graph cost, acoustic cost and prefix of that set
-    num_nodes  in use before the task
+    num_nodes  nodes in use before the task
     limits     limit, beam and delta of `expand`
     """
     counts, (first_graph, first_acoustic, first_prefix), (limit, beam, delta) = pools.counts, common, limits
@@ -336,7 +337,7 @@ def expand_closed(raw, pools, task, before, common, num_nodes, limits):
 
 @njit(nogil=True, cache=True)
 def search(raw, pools, beam, delta):
-    """Do tasks in the order of their best paths until all within `beam` are done or a pool is full. Returns the beam that was reached."""
+    """Process tasks in the order of their best paths until none within `beam` is left or a pool is full. Returns the beam reached."""
     best, reached, counts = raw.beta[0], np.int64(0), pools.counts
     has_gone_on = start(raw, pools, best + beam, beam, delta)
     while has_gone_on and counts[QUEUED]:

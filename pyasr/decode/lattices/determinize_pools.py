@@ -1,10 +1,10 @@
-"""What lattice determinisation keeps in memory, as pools of numpy records: strings, sets of elements, states, tasks, arcs.
+"""Memory of lattice determinisation, as pools of numpy records: strings, sets of elements, states, tasks, arcs.
 
-A *string* of transition-ids is a node of a tree that grows from the utterance's start: the labels on the way from the root to the node. Its
-hash is a polynomial of the labels, so that equal strings, and equal ends of strings after different beginnings, are known in constant time.
+A *string* of transition-ids is a node of a tree: the labels on the path from the root, the start of the utterance, to the node. Its hash is
+a polynomial of the labels, so that strings, and strings after removal of their prefixes, are compared in constant time.
 
-An *element* is a raw state with the cost and the string of the best way to it; a *set* has the elements that one word sequence leads to,
-less what they have in common.
+An *element* is a raw state with the cost and the string of the best path to it. A *set* consists of the elements that one word sequence
+leads to, without their common costs and prefix.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _ENTRIES_PER_ARC = {"nodes": 2.0, "elements": 0.75, "sets": 0.05, "states": 0.02
 BYTES_PER_ARC = 100
 
 Pools = namedtuple("Pools", "nodes elements sets states steps tasks arcs strings queue table where reached agenda kept counts powers")
-Pools.__doc__ = """All pools; counts[NODES] ... say how far they are used.
+Pools.__doc__ = """All pools; counts[NODES] and so on are the numbers of entries in use.
 
-nodes     NODE: the string of `parent` and then `tid`, `depth` labels in all; node 0 is the empty string
-elements  ELEMENT: costs less the set's best, the string's node, the hash of the string less the set's common beginning
-sets      SET: elements begin:end. Closed sets are states; a set before its closure knows the arc by which it was met first, the state,
-          and what costs and labels the closure added to what the elements have in common
-states    STATE: cost of the best path to it; node of the elements' common beginning; final costs and string's node, -1 if not final
+nodes     NODE: the string of `parent` followed by `tid`, `depth` labels in total; node 0 is the empty string
+elements  ELEMENT: costs minus those of the set's best element, the string's node, the hash of the string without the set's common prefix
+sets      SET: elements begin:end. Closed sets are states. A set before its closure stores the first arc that led to it, its state, and the
+          costs and number of labels that the closure added to the common ones.
+states    STATE: cost of the best path to it; node of the elements' common prefix; final costs and the final string's node, -1 if not final
 steps     STEP: an element and a word arc of its raw state
-tasks     TASK: steps begin:end with a word, out of a state
+tasks     TASK: steps begin:end with the same word, out of a state
 arcs      ARC: an arc of the result, with labels begin:end of `strings`
 queue     int64 (n, 2), a heap of (cost of the best path, task)
-table     int32, hash table of sets by their keys; -1 where empty
-reached   REACHED: the raw states met while one task is followed, with the best way so far: from `back` by `tid`, or at once if `node` >= 0
-where     int32 (raw states): place in `reached`, if that place has this raw state
-agenda    int64 (n, 2), a heap of (raw state, place in `reached`); kept: int64 (n), places that go into the set
+table     int32, hash table of sets by their keys; -1: empty slot
+reached   REACHED: the raw states reached by the current task, with the best path so far: from `back` by `tid`, or the string `node` if >= 0
+where     int32 (raw states): index in `reached`, valid if that entry is for this raw state
+agenda    int64 (n, 2), a heap of (raw state, index in `reached`); kept: int64 (n), indices of the elements of the set
 powers    uint64: powers of BASE
 """
 
 
 def new_pools(num_raw_states: int, num_frames: int, size: float) -> Pools:
-    """Pools with nothing but the empty string, for about `size` arcs of a raw lattice. num_frames: of the longest string.
+    """Pools with only the empty string, for about `size` arcs of a raw lattice. num_frames: length of the longest string.
 
-    They take about BYTES_PER_ARC * size bytes, most of which the system does not provide before they are written to.
+    They take about BYTES_PER_ARC * size bytes, most of which the system allocates only when they are written.
     """
     def empty(name, dtype):
         return np.empty(int(_ENTRIES_PER_ARC[name] * size) + 64, dtype)
@@ -78,7 +78,7 @@ def new_pools(num_raw_states: int, num_frames: int, size: float) -> Pools:
 
 @njit(nogil=True, cache=True)
 def has_room(pools, num_nodes, num_elements, num_steps, num_labels):
-    """Whether the pools have room for so many entries more, for two sets, a state, an arc, and a task for each step."""
+    """Whether the pools have room for these numbers of entries, two sets, a state, an arc, and a task for each step."""
     counts = pools.counts
     return (counts[NODES] + num_nodes <= len(pools.nodes) and counts[ELEMENTS] + num_elements <= len(pools.elements)
             and counts[STEPS] + num_steps <= len(pools.steps) and counts[TASKS] + num_steps <= len(pools.tasks)
@@ -88,7 +88,7 @@ def has_room(pools, num_nodes, num_elements, num_steps, num_labels):
 
 @njit(nogil=True, cache=True)
 def push(heap, size, key, value):
-    """Put (key, value) into a heap of `size` rows, least first."""
+    """Insert (key, value) into a heap of `size` rows, smallest first."""
     i = size
     while i > 0:
         above = (i - 1) >> 1
@@ -126,7 +126,7 @@ def mixed(x):
 
 @njit(nogil=True, cache=True)
 def child(pools, node, tid):
-    """The node for the string of `node` with `tid` (0: none) after it."""
+    """The node of the string of `node` followed by `tid` (0: none)."""
     if tid == 0:
         return node
     nodes, new = pools.nodes, pools.counts[NODES]
@@ -138,7 +138,7 @@ def child(pools, node, tid):
 
 @njit(nogil=True, cache=True)
 def node_of(pools, e):
-    """The node for the string of the element `e` of `reached`; those on the way to it get theirs too."""
+    """The node of the string of element `e` of `reached`; also creates the nodes of the elements on the path to it."""
     reached, top, below = pools.reached, e, np.int32(-1)
     while reached[top].node < 0:
         reached[top].next = below
@@ -153,7 +153,7 @@ def node_of(pools, e):
 
 @njit(nogil=True, cache=True)
 def common_prefix(nodes, a, b):
-    """A node whose string is the longest common beginning of two nodes' strings."""
+    """A node whose string is the longest common prefix of two nodes' strings."""
     while nodes[a].depth > nodes[b].depth:
         a = nodes[a].parent
     while nodes[b].depth > nodes[a].depth:
@@ -165,14 +165,14 @@ def common_prefix(nodes, a, b):
 
 @njit(nogil=True, cache=True)
 def tail_hash(pools, prefix, node):
-    """Hash of the string of `node` without that of `prefix`, with which it begins."""
+    """Hash of the string of `node` without its prefix, the string of `prefix`."""
     nodes = pools.nodes
     return nodes[node].hash - nodes[prefix].hash * pools.powers[nodes[node].depth - nodes[prefix].depth]
 
 
 @njit(nogil=True, cache=True)
 def string_is_better(nodes, a, b):
-    """Whether string `a` goes before `b` at equal costs: the shorter one, then the one with the greater first differing transition-id."""
+    """Whether string `a` is preferred to `b` at equal costs: the shorter string, then the larger first differing transition-id."""
     if nodes[a].depth != nodes[b].depth:
         return nodes[a].depth < nodes[b].depth
     if nodes[a].hash == nodes[b].hash:
@@ -193,7 +193,7 @@ def order(graph, acoustic, other_graph, other_acoustic):
 
 @njit(nogil=True, cache=True)
 def equal_elements(elements, a, b, count, delta):
-    """Whether `count` elements from `a` on equal those from `b` on: in raw states, strings, and costs up to `delta`."""
+    """Whether `count` elements from `a` on equal those from `b` on in raw states, strings, and costs within `delta`."""
     for i in range(count):
         one, other = elements[a + i], elements[b + i]
         if one.state != other.state or one.hash != other.hash or abs(one.graph - other.graph) > delta or (
@@ -204,7 +204,7 @@ def equal_elements(elements, a, b, count, delta):
 
 @njit(nogil=True, cache=True)
 def find_set(pools, key, count, delta):
-    """(the set equal to the `count` elements behind the pool's end or -1, the slot of the table where it belongs)."""
+    """(the set equal to the `count` elements after the pool's end, or -1; its slot in the table)."""
     table, sets = pools.table, pools.sets
     mask = np.uint64(len(table) - 1)
     slot = key & mask
@@ -219,7 +219,7 @@ def find_set(pools, key, count, delta):
 
 @njit(nogil=True, cache=True)
 def add_set(pools, key, count, slot):
-    """Make a set of the `count` elements behind the pool's end."""
+    """Add the set of the `count` elements after the pool's end."""
     counts = pools.counts
     s, begin = np.int32(counts[SETS]), counts[ELEMENTS]
     counts[SETS], counts[ELEMENTS] = s + 1, begin + count

@@ -1,7 +1,7 @@
-"""Lattices as numpy arrays: best path, pruning, size, and the best words for every LM weight and word insertion penalty at once.
+"""Lattices as numpy arrays: best path, pruning, and a sweep of the best words over LM weights and word insertion penalties.
 
-A lattice is an acyclic transducer whose arcs carry a transition-id (input), a word (output), a graph cost and an unscaled acoustic cost,
-0 standing for no label. The cost of a path at acoustic scale k is the sum of graph + k * acoustic over its arcs and its final state.
+A lattice is an acyclic transducer. Each arc has a transition-id (input), a word (output), a graph cost and an unscaled acoustic cost; label
+0 is epsilon. The cost of a path at acoustic scale k is the sum of graph + k * acoustic over its arcs and its final state.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from pyasr.base.errors import UserError
 
 @dataclass(frozen=True)
 class DecodeStats:
-    """What the search of an utterance took: frames given and decoded, tokens over all frames, most links held at once, CPU seconds.
+    """Statistics of the search of an utterance: input frames, decoded frames, tokens over all frames, peak number of links, CPU seconds.
 
-    determinize_s  CPU seconds of the determinisation; narrowed_beam: what it had to narrow the lattice beam to, if it had to
+    determinize_s  CPU seconds of the determinisation
+    narrowed_beam  the lattice beam that the determinisation was narrowed to; None if it was not
     """
 
     num_frames: int
@@ -33,7 +34,7 @@ class DecodeStats:
 
 @dataclass(frozen=True)
 class Path:
-    """A path of a lattice: words and transition-ids without epsilons; its costs, final ones included."""
+    """A path of a lattice: words and transition-ids without epsilons; its costs, including final costs."""
 
     words: list[int]
     tids: np.ndarray
@@ -42,7 +43,7 @@ class Path:
 
 
 class States:
-    """What lattices of both kinds tell of their states and arcs: `final_graph` has an element for each state, `sources` for each arc."""
+    """Properties shared by both kinds of lattices; `final_graph` has an element for each state, `sources` for each arc."""
 
     @property
     def num_states(self) -> int:
@@ -68,8 +69,8 @@ class Lattice(States):
 
     sources, targets, ilabels (transition-ids), olabels (words)  int32 (num_arcs)
     graph_costs, acoustic_costs                                  float32 (num_arcs)
-    final_graph, final_acoustic                                  float32 (num_states), inf where a state is not final
-    reached_final   False when the search ended outside the graph's final states, so that the end of the hypothesis is a guess
+    final_graph, final_acoustic                                  float32 (num_states), inf if a state is not final
+    reached_final   False if the search ended outside the graph's final states, so that the end of the hypothesis is uncertain
     """
 
     sources: np.ndarray
@@ -85,22 +86,22 @@ class Lattice(States):
 
     @property
     def words(self) -> np.ndarray:
-        """The words of the arcs, as a CompactLattice calls them."""
+        """The words of the arcs, under the name that CompactLattice uses."""
         return self.olabels
 
     @property
     def state_times(self) -> np.ndarray:
-        """Frames before each state, int64 (num_states): transition-ids on the longest way to it; in a decoder's lattice all are as long."""
+        """Frame of each state, int64 (num_states): transition-ids on the longest path to it (all paths, in a decoder's lattice)."""
         return _times(self.sources, self.targets, self.ilabels, self.num_states)
 
     @property
     def num_frames(self) -> int:
-        """Frames on the way to the end, from the transition-ids of one path."""
+        """Frames of the longest path."""
         return int(self.state_times.max(initial=0))
 
     @property
     def depth(self) -> float:
-        """Arcs with a transition-id per frame, as Kaldi's lattice-depth on a state-level lattice."""
+        """Mean number of arcs with a transition-id per frame, as computed by Kaldi's lattice-depth on a state-level lattice."""
         return float((self.ilabels != 0).sum()) / max(self.num_frames, 1)
 
     def path(self, arcs: np.ndarray, end: int) -> Path:
@@ -109,7 +110,7 @@ class Lattice(States):
         return Path(words[words != 0].tolist(), tids[tids != 0], *path_costs(self, arcs, end))
 
     def select(self, keep: np.ndarray, final: np.ndarray) -> Lattice:
-        """The arcs and final states where the bool arrays hold, states renumbered; those that no kept arc touches go, except the start."""
+        """The arcs and final states selected by the bool arrays, states renumbered; states without a kept arc are dropped, except 0."""
         used, number = kept_states(self, keep)
         names = ("ilabels", "olabels", "graph_costs", "acoustic_costs")
         return replace(self, sources=number[self.sources[keep]], targets=number[self.targets[keep]],
@@ -120,7 +121,7 @@ class Lattice(States):
 
 def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acoustic_costs, final_graph, final_acoustic=None, *,
               reached_final: bool = True, name: str = "lattice") -> Lattice:
-    """A Lattice from arcs and states in any order; states that are not reached from `start` are dropped. Raises UserError for a cycle."""
+    """Build a Lattice from arcs and states in any order, without states unreachable from `start`. Raises UserError for a cycle."""
     final_graph = np.asarray(final_graph, np.float32)
     if final_acoustic is None:
         final_acoustic = np.where(np.isfinite(final_graph), 0, np.inf).astype(np.float32)
@@ -138,21 +139,21 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
 
 
 def ranks(start: int, sources: np.ndarray, targets: np.ndarray, num_states: int, name: str) -> tuple[np.ndarray, int]:
-    """(place of each state in a topological order, -1 where `start` does not lead there; their number). An order that is one is kept.
+    """(index of each state in a topological order, -1 for states unreachable from `start`; number of reachable states).
 
-    Raises UserError for a cycle.
+    The order is unchanged if it is topological already. Raises UserError for a cycle.
     """
     if start == 0 and (targets > sources).all() and len(np.unique(targets)) == num_states - 1:
         return np.arange(num_states, dtype=np.int32), num_states
     rank, num_kept, acyclic = _top_sort(start, sources, targets, num_states)
     if not acyclic:
-        raise UserError(f"{name}: the lattice has a cycle; it was not made by a decoder, make it anew")
+        raise UserError(f"{name}: the lattice has a cycle, which no decoder writes; decode again")
     return rank, num_kept
 
 
 @njit(nogil=True, cache=True)
 def _top_sort(start, sources, targets, num_states):
-    """(rank of each state, -1 where `start` does not lead there; number of ranked states; whether these are without a cycle)."""
+    """(rank of each state, -1 for states unreachable from `start`; number of ranked states; whether there is no cycle)."""
     offsets = np.zeros(num_states + 1, np.int64)
     for s in sources:
         offsets[s + 1] += 1
@@ -196,7 +197,7 @@ def _top_sort(start, sources, targets, num_states):
 
 @njit(nogil=True, cache=True)
 def _times(sources, targets, ilabels, num_states):
-    """Frame of each state: the greatest number of transition-ids on a path to it."""
+    """Frame of each state: the maximum number of transition-ids on a path to it."""
     times = np.zeros(num_states, np.int64)
     for k in range(len(sources)):
         times[targets[k]] = max(times[targets[k]], times[sources[k]] + (ilabels[k] != 0))
@@ -214,7 +215,7 @@ def scaled_costs(lattice, acoustic_scale: float, lm_scale: float = 1.0):
 
 @njit(nogil=True, cache=True)
 def forward(sources, targets, costs, num_states):
-    """(least cost from the start, arc it came by) of each state."""
+    """(lowest cost from the start, last arc of that path) of each state."""
     alpha, back = np.full(num_states, np.inf), np.full(num_states, -1, np.int32)
     alpha[0] = 0.0
     for k in range(len(sources)):
@@ -226,7 +227,7 @@ def forward(sources, targets, costs, num_states):
 
 @njit(nogil=True, cache=True)
 def backward(sources, targets, costs, finals):
-    """Least cost from each state to the end."""
+    """Lowest cost from each state to the end."""
     beta = finals.copy()
     for k in range(len(sources) - 1, -1, -1):
         beta[sources[k]] = min(beta[sources[k]], costs[k] + beta[targets[k]])
@@ -240,7 +241,7 @@ def path_costs(lattice, arcs: np.ndarray, end: int) -> tuple[float, float]:
 
 
 def best_arcs(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, int] | None:
-    """(arcs of the path of least cost of a Lattice or CompactLattice, the final state where it ends); None for a lattice without any."""
+    """(arcs, final state) of the path of lowest cost of a Lattice or CompactLattice; None if there is no path."""
     if lattice.empty:
         return None
     costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
@@ -250,14 +251,14 @@ def best_arcs(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np
 
 
 def best_path(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> Path | None:
-    """The path of least cost of a Lattice or CompactLattice; None for a lattice without any."""
+    """The path of lowest cost of a Lattice or CompactLattice; None if there is no path."""
     found = best_arcs(lattice, acoustic_scale, lm_scale)
     return found and lattice.path(*found)
 
 
 @njit(nogil=True, cache=True)
 def trace(back, point, sources, state):
-    """Arcs of the best path to `state` at one point, in their order. back: (num_states, num_points), -1 at the start."""
+    """Arcs, in order, of the best path to `state` at one point. back: last arc (num_states, num_points), -1 at the start."""
     count, s = 0, state
     while back[s, point] >= 0:
         s = sources[back[s, point]]
@@ -271,7 +272,7 @@ def trace(back, point, sources, state):
 
 
 def prune(lattice, beam: float, acoustic_scale: float):
-    """The Lattice or CompactLattice with only those states and arcs on some path whose cost is within `beam` of the best one's."""
+    """The Lattice or CompactLattice restricted to states and arcs on a path whose cost is within `beam` of the best path's."""
     if lattice.empty:
         return lattice
     costs, finals = scaled_costs(lattice, acoustic_scale)
@@ -290,12 +291,12 @@ def trim(lattice):
 
 
 def has_end(lattice) -> bool:
-    """Whether a Lattice or CompactLattice has a final state; one that is trimmed has a path then."""
+    """Whether a Lattice or CompactLattice has a final state; a trimmed lattice then has a path."""
     return bool(np.isfinite(lattice.final_graph).any())
 
 
 def kept_states(lattice, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bool (num_states): states at the ends of the arcs `keep`, and the start; int32 (num_states): their new numbers)."""
+    """(bool (num_states): the start and the states with an arc in `keep`; int32 (num_states): their new numbers)."""
     used = np.zeros(lattice.num_states, bool)
     used[lattice.sources[keep]] = used[lattice.targets[keep]] = True
     used[:1] = True
@@ -313,7 +314,7 @@ def sweep(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> d
 
 
 def sweep_arcs(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], np.ndarray]:
-    """The arcs of these best paths, in order: {(lmwt, wip): int64}; none where the lattice has no path."""
+    """The arcs of the best paths of `sweep`, in order: {(lmwt, wip): int64}; empty arrays if the lattice has no path."""
     points, none = [(lmwt, wip) for lmwt in lm_weights for wip in penalties], np.empty(0, np.int64)
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     if not len(ends):
@@ -328,7 +329,7 @@ def sweep_arcs(lattice, lm_weights: Sequence[float], penalties: Sequence[float])
 
 @njit(nogil=True, cache=True)
 def _sweep(sources, targets, words, graph, acoustic, num_states, inverse, penalty):
-    """(least cost, arc it came by) of each state at each point: (num_states, num_points)."""
+    """(lowest cost, last arc of that path) of each state at each point: (num_states, num_points)."""
     num_points = len(inverse)
     costs = np.full((num_states, num_points), np.inf)
     back = np.full((num_states, num_points), -1, np.int32)

@@ -1,7 +1,7 @@
-"""The OpenFst vector transducers that Kaldi's binary lattices are: arc types `lattice4` and `compactlattice44`, to bytes and back.
+"""Encoding and decoding of Kaldi's binary lattices: OpenFst vector transducers of arc type `lattice4` or `compactlattice44`.
 
-A header is followed by, for every state: final weight, int64 number of arcs, arcs. An arc is input label, output label, weight, next state.
-A weight is two floats (graph, acoustic cost); a compact one goes on with an int32 count and so many transition-ids.
+After a header, each state has: final weight, int64 number of arcs, arcs. An arc has: input label, output label, weight, next state. A
+weight is two floats (graph cost, acoustic cost); in a compact lattice, an int32 count and that many transition-ids follow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAMAGED, INCOMPLETE = -2, -1
 
 
 def encode(lattice: Lattice | CompactLattice) -> bytes:
-    """The transducer of a lattice, magic number and header included."""
+    """The bytes of a lattice's transducer, including magic number and header."""
     compact = isinstance(lattice, CompactLattice)
     name = next(name for name, is_compact in IS_COMPACT.items() if is_compact == compact)
     header = struct.pack(f"<i6si{len(name)}siiQqqq", 6, b"vector", len(name), name, 2, 0, _EXPANDED_MUTABLE, -1 if lattice.empty else 0,
@@ -32,7 +32,7 @@ def encode(lattice: Lattice | CompactLattice) -> bytes:
 
 
 def _raw_body(lattice: Lattice) -> np.ndarray:
-    """int32 words of all states: 4 a state, 5 an arc."""
+    """int32 words of all states: 4 per state, 5 per arc."""
     offsets = lattice.arc_offsets
     words = np.empty(4 * lattice.num_states + 5 * lattice.num_arcs, np.int32)
     heads = 4 * np.arange(lattice.num_states) + 5 * offsets[:-1]
@@ -47,7 +47,7 @@ def _raw_body(lattice: Lattice) -> np.ndarray:
 
 
 class _Weighted(NamedTuple):
-    """Of arcs or final states: their costs, float32 as int32 of the same bits, and strings, tids[offsets[i]:offsets[i + 1]]."""
+    """Costs (float32 bits as int32) and strings, tids[offsets[i]:offsets[i + 1]], of arcs or final states."""
 
     graph: np.ndarray
     acoustic: np.ndarray
@@ -89,9 +89,9 @@ def _compact_words(arc_offsets, targets, words, arcs, finals):
 
 
 def measure(words: np.ndarray, num_states: int, compact: bool) -> tuple[int, int, int, int]:
-    """(length of `num_states` states in `words`, int32; arcs; transition-ids of arcs; of final states).
+    """(length of `num_states` states in `words`, int32; number of arcs; of transition-ids of arcs; of transition-ids of final states).
 
-    The length is INCOMPLETE where `words` end before, DAMAGED where no lattice can be there.
+    The length is INCOMPLETE if `words` end too early, DAMAGED if they cannot be a lattice.
     """
     return _measure_compact(words, num_states) if compact else (*_measure_raw(words, num_states), 0, 0)
 
@@ -141,7 +141,7 @@ def _measure_compact(words, num_states):
 
 @njit(nogil=True, cache=True)
 def _unpack_raw(words, num_states, num_arcs):
-    """(source, tid, word, graph, acoustic, target) rows of arcs and the final costs' rows, floats as their bits."""
+    """Rows (source, tid, word, graph, acoustic, target) of arcs, and rows of final costs; floats as their bits."""
     arcs, finals = np.empty((6, num_arcs), np.int32), np.empty((2, num_states), np.int32)
     at, a = 0, 0
     for s in range(num_states):
@@ -158,7 +158,7 @@ def _unpack_raw(words, num_states, num_arcs):
 
 @njit(nogil=True, cache=True)
 def _unpack_compact(words, num_states, num_arcs, num_tids, num_final_tids):
-    """(source, word, graph, acoustic, target) rows of arcs, the final costs' rows, floats as their bits, and the strings of both."""
+    """Rows (source, word, graph, acoustic, target) of arcs, rows of final costs, and the strings of both; floats as their bits."""
     arcs, finals = np.empty((5, num_arcs), np.int32), np.empty((2, num_states), np.int32)
     offsets, tids = np.zeros(num_arcs + 1, np.int64), np.empty(num_tids, np.int32)
     final_offsets, final_tids = np.zeros(num_states + 1, np.int64), np.empty(num_final_tids, np.int32)
@@ -182,10 +182,10 @@ def _unpack_compact(words, num_states, num_arcs, num_tids, num_final_tids):
 
 def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int, int], compact: bool,
            name: str) -> Lattice | CompactLattice:
-    """The lattice of `words`, int32, that `measure` gave `sizes` for (arcs, transition-ids of arcs and of final states).
+    """The lattice of the int32 `words`; `sizes` from `measure`: numbers of arcs, transition-ids of arcs and of final states.
 
-    Raises ValueError for a label below 0, an arc to a state that is not there, or a cost that is no number, UserError, naming `name`, for a
-    cycle.
+    Raises ValueError for a negative label, an arc to a state that does not exist, or a cost that is not a number, and UserError, naming
+    `name`, for a cycle.
     """
     if compact:
         arcs, finals, *strings = _unpack_compact(words, num_states, *sizes)
@@ -196,9 +196,9 @@ def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int
         source, tid, word, graph, acoustic, target = arcs
         labels = tid, word
     if any(column.min(initial=0) < 0 for column in labels):
-        raise ValueError("a label below 0")
+        raise ValueError("a negative label")
     if len(target) and not 0 <= target.min() <= target.max() < num_states:
-        raise ValueError(f"an arc to a state beyond its {num_states}")
+        raise ValueError(f"an arc to a state outside its {num_states} states")
     graph, acoustic, final_graph, final_acoustic = costs = [row.view(np.float32) for row in (graph, acoustic, *finals)]
     if any(np.isnan(column).any() for column in costs):
         raise ValueError("a cost that is not a number")

@@ -1,10 +1,10 @@
-"""Kaldi lattice archives (`lat.1.gz`) of raw and compact lattices: binary and text, read and written.
+"""Reading and writing of Kaldi lattice archives (`lat.1.gz`) of raw and compact lattices, binary and text.
 
     with LatticeWriter("lat.1.gz") as writer:
         writer.write("utt1", lattice)                               # a Lattice or a CompactLattice
-    for utt, lattice in read_compact_lattices("lat.1.gz"):          # whatever is stored, as CompactLattice
+    for utt, lattice in read_compact_lattices("lat.1.gz"):          # raw ones are converted
         ...
-    for utt, lattice in read_lattices("lat.1.gz"):                  # whatever is stored, as Lattice
+    for utt, lattice in read_lattices("lat.1.gz"):                  # compact ones are converted
         ...
 
 A binary entry is `KEY `, then a transducer as `pyasr.decode.lattices.lattice_binary` describes it.
@@ -37,7 +37,7 @@ _GZIP_LEVEL = 2
 
 
 class LatticeWriter:
-    """Writes an archive, gzipped where the name ends in .gz; the file appears when the `with` block ends without an exception."""
+    """Writes an archive, gzipped if the name ends in .gz; the file appears when the `with` block ends without an exception."""
 
     def __init__(self, path: Path, binary: bool = True):
         self.path, self.binary = Path(path), binary
@@ -67,7 +67,7 @@ def write_lattices(path: Path, lattices: Iterable[tuple[str, Lattice | CompactLa
 
 
 class _Buffer:
-    """Bytes of a file, plain or compressed, read on demand; knows its place for error messages."""
+    """Bytes of a plain or compressed file, read on demand; keeps the position for error messages."""
 
     def __init__(self, file: io.BufferedReader, path: Path):
         self.path, self.size = path, os.fstat(file.fileno()).st_size
@@ -79,7 +79,7 @@ class _Buffer:
         return UserError(f"{self.path}: {what} at byte {self.base + self.at} of the uncompressed archive; decode again")
 
     def more(self) -> bool:
-        """Read on; False at the end of the file."""
+        """Read more; False at the end of the file."""
         if self.ended:
             return False
         with telling_damage(self.packing, self.error):
@@ -94,7 +94,7 @@ class _Buffer:
     def need(self, size: int, what: str) -> None:
         while len(self.data) - self.at < size:
             if not self.more():
-                raise self.error(f"truncated archive: {what} breaks off")
+                raise self.error(f"truncated archive: {what} is incomplete")
 
     def take(self, size: int, what: str) -> bytes:
         self.need(size, what)
@@ -114,20 +114,20 @@ class _Buffer:
 
 
 def read_lattices(path: Path) -> Iterator[tuple[str, Lattice]]:
-    """(key, lattice) of every entry of an archive, binary or text, plain or compressed; compact lattices become raw ones.
+    """(key, lattice) of each entry of an archive, binary or text, plain or compressed; compact lattices are converted to raw ones.
 
-    Raises UserError naming file and offset for anything else: truncated, damaged, another arc type, a cycle.
+    Raises UserError, naming file and offset, for truncated or damaged archives, other arc types and cycles.
     """
     return ((key, to_lattice(lattice) if isinstance(lattice, CompactLattice) else lattice) for key, lattice in read_either(path))
 
 
 def read_compact_lattices(path: Path) -> Iterator[tuple[str, CompactLattice]]:
-    """The same as compact lattices; raw ones are made compact, not deterministic."""
+    """Like `read_lattices`, as compact lattices; raw lattices are converted without determinisation."""
     return ((key, to_compact(lattice) if isinstance(lattice, Lattice) else lattice) for key, lattice in read_either(path))
 
 
 def read_either(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
-    """The same as they are stored."""
+    """Like `read_lattices`, each lattice of the kind that is stored."""
     path = Path(path)
     with open_file(path) as raw, readable(path):
         buffer = _Buffer(raw, path)
@@ -184,7 +184,7 @@ def _read_binary(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
 
 
 def _states(buffer: _Buffer, num_states: int, compact: bool, what: str) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """(int32 words of all states, what they hold); reads on until they are complete."""
+    """(int32 words of all states, sizes from `lattice_binary.measure`); reads until they are complete."""
     while True:
         words = np.frombuffer(buffer.data, "<i4", (len(buffer.data) - buffer.at) // 4, buffer.at)
         end, *sizes = lattice_binary.measure(words, num_states, compact)
@@ -193,11 +193,11 @@ def _states(buffer: _Buffer, num_states: int, compact: bool, what: str) -> tuple
         if end != lattice_binary.INCOMPLETE:
             return words[:end], tuple(sizes)
         if not buffer.more():
-            raise buffer.error(f"truncated archive: {what} breaks off")
+            raise buffer.error(f"truncated archive: {what} is incomplete")
 
 
 def _read_text(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
-    """Lines up to an empty one."""
+    """Read lines up to an empty one."""
     begin = buffer.base + buffer.at
     buffer.until(b"\n", "line")
     table = TextLattice()
@@ -206,5 +206,5 @@ def _read_text(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
             table.add(line.decode().split())
         except (ValueError, UnicodeDecodeError):
             raise UserError(f"{buffer.path}: '{line.decode(errors='replace')}' in the lattice of {key} (from byte {begin}) "
-                            "is no line of a lattice; decode again") from None
+                            "is not a line of a lattice; decode again") from None
     return table.lattice(f"{buffer.path}: {key}")

@@ -15,7 +15,7 @@ from pyasr.decode.lattices.lattice import Lattice, scaled_costs
 
 
 def arc_posteriors(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, float]:
-    """(p(a) float64 (num_arcs), log-likelihood of the lattice: the logarithm of the sum over its paths)."""
+    """(p(a), float64 (num_arcs); log-likelihood of the lattice: the logarithm of the sum over its paths)."""
     if lattice.empty:
         return np.zeros(lattice.num_arcs), -np.inf
     costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
@@ -33,9 +33,9 @@ def _log_add(a, b):
 
 @njit(nogil=True, cache=True)
 def forward_backward(sources, targets, costs, finals):
-    """(p(a) float64 (num_arcs), beta of the start), inf and zeros when no path ends in a final state.
+    """(p(a), float64 (num_arcs); beta of the start). Without a path to a final state, p(a) is zero and beta is inf.
 
-    sources, targets  (num_arcs), sorted by source, states in topological order, the first is the start
+    sources, targets  (num_arcs), sorted by source; states in topological order, state 0 is the start
     costs, finals     float64 (num_arcs), (num_states)
     """
     alpha, beta = np.full(len(finals), np.inf), finals.copy()
@@ -52,7 +52,7 @@ def forward_backward(sources, targets, costs, finals):
 
 
 def tid_posteriors(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(frames int32, ascending; transition-ids int32; posteriors float32): those of a frame add up to 1."""
+    """(frames, int32, ascending; transition-ids, int32; posteriors, float32). The posteriors of a frame add up to 1."""
     posteriors, _ = arc_posteriors(lattice, acoustic_scale, lm_scale)
     emitting = (lattice.ilabels != 0) & (posteriors > 0)
     frames = lattice.state_times[lattice.sources[emitting]]

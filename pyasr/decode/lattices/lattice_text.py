@@ -1,4 +1,4 @@
-"""Kaldi's text form of lattices: `from to tid word graph,acoustic`, compact `from to word graph,acoustic,tid_tid_tid`, and final states."""
+"""Kaldi's text format of lattices: `from to tid word graph,acoustic`, or compact `from to word graph,acoustic,tid_tid_tid`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST = (1 << 31) - 1
 
 
 def text_lattice(lattice: Lattice | CompactLattice) -> str:
-    """The lines of a lattice, the start state's first; `state graph,acoustic[,tids]` is a final state."""
+    """The lines of a lattice, those of the start state first; `state graph,acoustic[,tids]` is a final state."""
     compact = isinstance(lattice, CompactLattice)
     lines, offsets = [], lattice.arc_offsets
     for state in range(lattice.num_states):
@@ -33,7 +33,7 @@ def _weight(graph: np.float32, acoustic: np.float32, string: np.ndarray | None) 
 
 
 def _number(value: np.float32) -> str:
-    """The shortest text that gives back the same float32."""
+    """The shortest text that is read as the same float32."""
     return np.format_float_positional(value, trim="-")
 
 
@@ -48,7 +48,7 @@ class TextLattice:
         self.kinds: set[bool] = set()
 
     def add(self, fields: list[str]) -> None:
-        """Take a line in. Raises ValueError when it is none of a lattice, or of the other kind than the lines before."""
+        """Add a line. Raises ValueError if it is not a line of a lattice, or not of the same kind as the lines before."""
         state = int(fields[0])
         target = int(fields[1]) if len(fields) > 2 else 0
         if not 0 <= min(state, target) <= max(state, target) <= _LARGEST or len(fields) > 5:
@@ -74,7 +74,7 @@ class TextLattice:
             raise ValueError
 
     def _read_weight(self, fields: list[str]) -> tuple[float, float, list[int]]:
-        """`graph,acoustic` or `graph,acoustic,tid_tid_tid`, none for costs of 0; "Infinity" is a number to Python too."""
+        """Parse `graph,acoustic` or `graph,acoustic,tid_tid_tid`; no field: costs of 0. Python's float accepts Kaldi's "Infinity"."""
         if not fields:
             return 0.0, 0.0, []
         graph, acoustic, *string = fields[0].split(",")
@@ -85,7 +85,7 @@ class TextLattice:
         return *costs, tids
 
     def lattice(self, name: str) -> Lattice | CompactLattice:
-        """What the lines were; `name` is for errors. Raises UserError for more states than the lines can tell of, and for a cycle."""
+        """The lattice of the lines; `name` is for errors. Raises UserError for more states than the lines can have, and for a cycle."""
         if self.num_states > 2 * self.num_lines:
             raise UserError(f"{name}: a lattice of {self.num_lines} lines has no state {self.num_states - 1}; decode again")
         source, target, tid, word, graph, acoustic = [np.array(column) for column in zip(*self.arcs)] or [np.empty(0, int)] * 6

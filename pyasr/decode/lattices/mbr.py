@@ -1,23 +1,24 @@
-"""Minimum Bayes risk decoding: the words of least expected word error, with a confidence and times for each.
+"""Minimum Bayes risk decoding: the words of minimum expected word error, with a confidence and times for each word.
 
 H. Xu, D. Povey, L. Mangu, J. Zhu, "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance", Computer
-Speech and Language 25 (2011). Names as there:
+Speech and Language 25 (2011). The notation is that of the paper:
 
-    R = r_1 ... r_Q   the hypothesis, with an epsilon before, between and after its words, so that words can come in
+    R = r_1 ... r_Q   the hypothesis, with an epsilon before, between and after its words, where words can be inserted
     p_a, w_a          posterior weight and word of arc a; s_a, e_a its states;  alpha(n)  weight of all paths to state n
-    l(a, b)           0 if a = b, else 1; epsilon is a word like any other
+    l(a, b)           0 if a = b, else 1; epsilon counts as a word
 
     alpha'(a, q) = min( alpha'(s_a, q-1) + l(w_a, r_q),  alpha'(s_a, q) + l(w_a, eps) + delta,  alpha'(a, q-1) + l(eps, r_q) )       (1)
     alpha'(n, q) = sum over arcs a into n of  alpha(s_a) p_a / alpha(n)  alpha'(a, q)                                              (2)
 
-alpha'(last state, Q) is the *risk*: an upper bound of the expected edit distance between R and the lattice's paths, since (1) takes the
-minimum after averaging over the paths to s_a; it is exact where one path leads to each state. delta = 1e-5 makes a word rather stand
-beside an epsilon of R than nowhere. Going back over the choices of (1) gives gamma(q, w), the probability that w stands at q; they sum to
-one over w. Then r_q is replaced by the w of greatest gamma(q, w), until nothing changes; the risk cannot rise. gamma(q, r_q) is the
-confidence of a word, and averages over the arcs that stand at q are its times.
+alpha'(last state, Q) is the *risk*: an upper bound of the expected edit distance between R and the paths of the lattice. It is a bound
+because (1) takes the minimum after averaging over the paths to s_a; it is exact if one path leads to each state. The penalty delta = 1e-5
+prefers the alignment of a word with an epsilon of R to an insertion. A backward pass over the choices of (1) gives gamma(q, w), the
+probability that w is aligned with position q; for each q, these sum to one over w. Each r_q is then replaced by the w of maximum
+gamma(q, w), and the procedure repeats until nothing changes; the risk cannot increase. gamma(q, r_q) is the confidence of a word. Its times
+are averages over the arcs aligned with q.
 
-The tables of (1) and (2) grow with the square of the utterance's length. Words that are more than `WINDOW_FRAMES` apart are therefore not
-aligned with each other, which leaves the risk an upper bound, and utterances that are shorter as they are.
+The size of the tables of (1) and (2) grows with the square of the utterance's length. Words that are more than `WINDOW_FRAMES` apart are
+therefore not aligned with each other. The risk remains an upper bound, and shorter utterances are not affected.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ _NOTHING = 1e-6
 
 @dataclass(frozen=True)
 class MbrOptions:
-    """Which words are taken from a lattice, and how sure of them."""
+    """Options of the choice of words from a lattice, and of their confidences."""
 
-    decode_mbr: bool = option(False, "take the words of least expected error; false: those of the best path")
-    posterior_scale: float = option(0.5, "costs are multiplied by it where they become posteriors; less is less confident", minimum=1e-3)
+    decode_mbr: bool = option(False, "output the words of minimum expected error; false: the words of the best path")
+    posterior_scale: float = option(0.5, "scale of costs in posteriors; a smaller scale lowers confidences", minimum=1e-3)
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The words that may stand at one place, by falling probability (0: none), and the place's mean begin and end in frames."""
+    """The possible words at one position, by decreasing probability (word 0: none), and the position's mean begin and end in frames."""
 
     words: list[tuple[int, float]]
     begin: float
@@ -58,10 +59,10 @@ class Bin:
 
 @dataclass(frozen=True)
 class MbrResult:
-    """Words of least expected error.
+    """Words of minimum expected error.
 
     words         ids
-    confidences   gamma(q, r_q), the posterior probability of each word at its place
+    confidences   gamma(q, r_q), the posterior probability of each word at its position
     times         (begin, end) of each word in frames, in order and without overlap
     risk          expected number of word errors (an upper bound)
     """
@@ -74,7 +75,7 @@ class MbrResult:
 
     @cached_property
     def bins(self) -> list[Bin]:
-        """All places where a word may stand, in order: a confusion network."""
+        """All positions where a word is possible, in order: a confusion network."""
         return self.statistics.bins() if self.statistics else []
 
 
@@ -82,8 +83,8 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, *, decode: bool
                window_frames: int = WINDOW_FRAMES) -> MbrResult:
     """Minimum Bayes risk decoding of a lattice, as Kaldi's lattice-mbr-decode.
 
-    words            what the search begins with; the best path's words unless given
-    decode           False: keep `words`, and only find their confidences and times
+    words            initial hypothesis; None: the words of the best path
+    decode           False: keep `words` and only compute their confidences and times
     posterior_scale  a path's weight is exp(-posterior_scale * cost)
     """
     if graph.empty:
@@ -102,21 +103,21 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, *, decode: bool
 
 def mbr_sweep(lattice: CompactLattice, lm_weights: Sequence[float], penalties: Sequence[float],
               posterior_scale: float = 1.0) -> dict[tuple[float, float], list[int]]:
-    """The words of least expected error for every pair of LM weight and word insertion penalty, as
+    """The words of minimum expected error for each LM weight and word insertion penalty, in the form of
     `pyasr.decode.lattices.lattice.sweep`."""
     points = [(lm_weight, penalty) for lm_weight in lm_weights for penalty in penalties]
     return {point: mbr_decode(WordGraph.of(lattice, 1.0 / point[0], point[1]), posterior_scale=posterior_scale).words for point in points}
 
 
 def _best_words(graph: WordGraph) -> tuple[np.ndarray, np.ndarray]:
-    """(words, frame of the middle of each) of the path of least cost."""
+    """(words, middle frame of each) of the path of lowest cost."""
     arcs = graph.best_path()
     arcs = arcs[graph.words[arcs] != 0]
     return graph.words[arcs], (graph.times[graph.sources[arcs]] + graph.times[graph.targets[arcs]]) / 2
 
 
 def _with_epsilons(words, times) -> tuple[np.ndarray, np.ndarray]:
-    """(R as int64 (Q + 1) with entry 0 unused, the frame around which each position stands)."""
+    """(R as int64 (Q + 1) with entry 0 unused, middle frame of each position)."""
     hypothesis = np.zeros(2 * len(words) + 2, np.int64)
     hypothesis[2::2] = words
     middles = np.zeros(2 * len(words) + 2)
@@ -126,7 +127,7 @@ def _with_epsilons(words, times) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Lattice:
-    """Arcs sorted by target, with one last state, and their posterior shares."""
+    """Arcs sorted by target, with a single last state, and the share of each arc in the posterior of its target."""
 
     def __init__(self, graph: WordGraph, posterior_scale: float, window_frames: int):
         self.window_frames = window_frames
@@ -140,7 +141,7 @@ class _Lattice:
         self.shares = kernels.forward_shares(self.in_offsets, self.sources, posterior_scale * np.r_[graph.costs, graph.finals[ends]][order])
 
     def statistics(self, hypothesis: np.ndarray, middles: np.ndarray) -> _Statistics:
-        """Risk and gamma of a hypothesis. `middles`: frame of each position, rising."""
+        """Risk and gamma of a hypothesis. middles: frame of each position, ascending."""
         lows = np.searchsorted(middles[1:], self.times - self.window_frames)
         highs = np.searchsorted(middles[1:], self.times + self.window_frames, "right")
         highs[-1] = len(hypothesis) - 1
@@ -163,7 +164,7 @@ class _Statistics:
     ends: np.ndarray
 
     def best_words(self) -> np.ndarray:
-        """The w of greatest gamma(q, w) for each q, entry 0 unused; what stands there already is kept among equals."""
+        """The w of maximum gamma(q, w) for each q, entry 0 unused; in ties, the current word is kept."""
         gains = self.gammas + _TIE * (self.words == self.hypothesis[self.positions])
         order = np.lexsort((self.words, -gains, self.positions))
         best = np.zeros_like(self.hypothesis)
@@ -187,7 +188,7 @@ class _Statistics:
         return MbrResult(self.hypothesis[places].tolist(), confidences, _without_overlap(times), self.risk, self)
 
     def bins(self) -> list[Bin]:
-        """The positions where something else than nothing may stand."""
+        """The positions where a word is possible."""
         order = np.lexsort((self.words, -self.gammas, self.positions))
         edges = np.searchsorted(self.positions[order], np.arange(1, len(self.hypothesis) + 1))
         begins, ends = (np.bincount(self.positions, sums, len(self.hypothesis)) for sums in (self.begins, self.ends))
@@ -200,7 +201,7 @@ class _Statistics:
 
 
 def _without_overlap(times: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Where a word ends after the next one begins, both do so in the middle."""
+    """Times without overlap: if a word ends after the next one begins, both times are set to the mean."""
     edges = np.array(times, np.float64).reshape(-1)
     crossed = np.flatnonzero(edges[1:-1:2] > edges[2::2]) * 2 + 1
     edges[crossed] = edges[crossed + 1] = (edges[crossed] + edges[crossed + 1]) / 2

@@ -1,7 +1,7 @@
-"""Compiled loops of minimum Bayes risk decoding; `pyasr.decode.lattices.mbr` says what they compute, in the same letters.
+"""Compiled loops of minimum Bayes risk decoding; `pyasr.decode.lattices.mbr` has the equations, with the same notation.
 
-A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n + 1]. `shares` holds
-P(came by a | at n) of each arc, which sum to one over the arcs into a state. Row n of alpha' holds alpha'(n, q) for
+A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n + 1]. The share of arc a into
+state n is P(path uses a | path passes n); shares sum to one over the arcs into a state. Row n of alpha' contains alpha'(n, q) for
 lows[n] <= q <= highs[n] and begins at rows[n].
 """
 
@@ -18,7 +18,7 @@ _MATCH, _INSERT, _DELETE = 1, 2, 3
 
 
 class Arcs(NamedTuple):
-    """The arcs of a lattice; see above."""
+    """The arcs of a lattice; see the module's docstring."""
 
     in_offsets: np.ndarray
     sources: np.ndarray
@@ -27,7 +27,7 @@ class Arcs(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Which alpha' there are; see above."""
+    """The entries of alpha' that are computed; see the module's docstring."""
 
     lows: np.ndarray
     highs: np.ndarray
@@ -36,7 +36,7 @@ class Band(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def forward_shares(in_offsets, sources, costs):
-    """P(came by a | at its target) of each arc, paths weighted by exp(-cost)."""
+    """The share of each arc in its target, with paths weighted by exp(-cost)."""
     num_states = len(in_offsets) - 1
     alpha, shares = np.full(num_states, -np.inf), np.zeros(len(sources))
     alpha[0] = 0.0
@@ -57,7 +57,7 @@ def forward_shares(in_offsets, sources, costs):
 
 @njit(nogil=True, cache=True)
 def _arc_row(before, low, high, top, word, hypothesis, row, choices):
-    """alpha'(a, q) and how it is reached, for q = low ... top, of an arc whose source has `before` for q = low ... high."""
+    """Compute alpha'(a, q) and its choice in (1) for q = low ... top; `before` is alpha'(s_a, q) for q = low ... high."""
     inserted = 1.0 + DELTA if word != 0 else 0.0
     for q in range(low, top + 1):
         i = q - low
@@ -92,10 +92,10 @@ def edit_distances(arcs, hypothesis, band):
 
 @njit(nogil=True, cache=True)
 def bin_statistics(arcs, hypothesis, band, distances, times):
-    """gamma(q, w) and the times: (positions, words, gamma, sum of gamma * begin, sum of gamma * end), an entry a pair that occurs."""
+    """(positions q, words w, gamma(q, w), sum of gamma * begin, sum of gamma * end), one entry for each pair that occurs."""
     in_offsets, sources, words, shares = arcs.in_offsets, arcs.sources, arcs.words, arcs.shares
     lows, highs, rows = band.lows, band.highs, band.rows
-    places, keys = {np.int64(-1): np.int64(0)}, [np.int64(-1)]  # the first entry of each is there for its type
+    places, keys = {np.int64(-1): np.int64(0)}, [np.int64(-1)]  # the first entry of each only sets its type
     gammas, begins, ends = [0.0], [0.0], [0.0]
     bins = (places, keys, gammas, begins, ends)
     beta = np.zeros(rows[-1])
@@ -121,10 +121,10 @@ def bin_statistics(arcs, hypothesis, band, distances, times):
 
 @njit(nogil=True, cache=True)
 def _spread(bins, beta, low, top, choices, share, arc, length):
-    """Send beta'(a, q) of one arc back along the choices and count what is aligned with each q.
+    """Propagate beta'(a, q) of one arc back along the choices, and add to gamma what is aligned with each q.
 
-    beta  from the row of the arc's source on
-    arc   its word and the times at which it begins and ends
+    beta  beta' from the row of the arc's source on
+    arc   word, begin and end time of the arc
     """
     word, begin, end = arc
     for q in range(top, low - 1, -1):

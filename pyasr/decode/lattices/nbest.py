@@ -1,13 +1,13 @@
-"""The n best word sequences of a lattice, all different, each with its best path.
+"""The n best distinct word sequences of a lattice, each with its best path.
 
-M. Mohri and M. Riley, "An efficient algorithm for the n-best-strings problem", ICSLP 2002: A* search over beginnings of word sequences.
-A beginning w_1 ... w_k stands for the set of states that it leads to, each with the cost c of its best path there; its bound is
+M. Mohri and M. Riley, "An efficient algorithm for the n-best-strings problem", ICSLP 2002: A* search over prefixes of word sequences. A
+prefix w_1 ... w_k represents the set of states that it leads to, each with the cost c of its best path to the state. Its bound is
 
-    f = min over these states s of  c(s) + beta(s),        beta(s): least cost from s to the end
+    f = min over these states s of  c(s) + beta(s),        beta(s): lowest cost from s to the end
 
-which no way on can undercut and one reaches, so complete sequences come out in the order of their costs, and no more than n * (longest
-sequence) beginnings are ever extended. On determinised lattices the sets are single states; lattices that are not are determinised where
-the search comes by.
+No continuation has a lower cost, and one has this cost. Complete sequences are therefore found in the order of their costs, and at most
+n * (longest sequence) prefixes are extended. On determinised lattices, the sets are single states; other lattices are determinised on the
+fly.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pyasr.decode.lattices.word_graph import WordGraph
 
 
 def n_best(lattice: CompactLattice, num_best: int, acoustic_scale: float, penalty: float = 0.0) -> list[Path]:
-    """Up to `num_best` paths with different words, by rising cost graph + acoustic_scale * acoustic + penalty * words."""
+    """Up to `num_best` paths with distinct words, by increasing cost graph + acoustic_scale * acoustic + penalty * words."""
     graph = WordGraph.of(lattice, acoustic_scale, penalty)
     return [lattice.path(arcs, end) for arcs, end in n_best_arcs(graph, num_best)]
 
 
 def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]:
-    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by rising cost."""
+    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by increasing cost."""
     if graph.empty or num_best < 1:
         return []
     beta = backward(graph.sources, graph.targets, graph.costs, graph.finals)
@@ -40,7 +40,7 @@ def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]
 
 
 class _Words(NamedTuple):
-    """The arrays of a `WordGraph`, and the least cost from each state to the end."""
+    """The arrays of a `WordGraph`, and the lowest cost from each state to the end."""
 
     offsets: np.ndarray
     targets: np.ndarray
@@ -51,8 +51,8 @@ class _Words(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """An entry is a state that a beginning leads to, with its cost, the arc it came by and the entry before that arc. The entries of a
-    beginning stand together."""
+    """An entry is a state that a prefix leads to, with its cost, the last arc to it and the entry before that arc. The entries of a prefix
+    are consecutive."""
 
     states: list
     totals: list
@@ -62,10 +62,9 @@ class _Entries(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _search(graph, num_best):
-    """(arcs of all paths one after the other, where each ends, final states).
+    """(concatenated arcs of all paths, end of each path, final states).
 
-    The queue holds (bound, number, first entry, end of the entries); a complete sequence has one entry and a
-    negative number.
+    The queue contains (bound, number, first entry, end of the entries); a complete sequence has one entry and a negative number.
     """
     entries, num_states = _Entries([np.int64(0)], [0.0], [np.int64(-1)], [np.int64(-1)]), len(graph.finals)
     waiting = (np.full(num_states, np.inf), np.full(num_states, -1), np.full(num_states, -1))
@@ -90,7 +89,7 @@ def _search(graph, num_best):
 
 @njit(nogil=True, cache=True)
 def _cheapest_end(first, last, entries, finals):
-    """(cost, entry) of the best way to end here; entry -1 if none is final."""
+    """(cost, entry) of the best final entry; entry -1 if none is final."""
     states, totals, best, end = entries.states, entries.totals, np.inf, -1
     for e in range(first, last):
         if totals[e] + finals[states[e]] < best:
@@ -100,7 +99,7 @@ def _cheapest_end(first, last, entries, finals):
 
 @njit(nogil=True, cache=True)
 def _extend(graph, first, last, waiting, queue, number, entries):
-    """Add the beginnings that are one word longer; the last number given."""
+    """Add the prefixes that are one word longer. Returns the last number assigned."""
     offsets, targets, states = graph.offsets, graph.targets, entries.states
     size = 0
     for e in range(first, last):
@@ -129,7 +128,7 @@ def _extend(graph, first, last, waiting, queue, number, entries):
 
 @njit(nogil=True, cache=True)
 def _wait(waiting, here, state, total, arc, parent):
-    """Note a way to `state` if it is the best so far; `here` is a heap of the states that wait."""
+    """Record a path to `state` if it is the best so far; `here` is a heap of the waiting states."""
     least, by_arc, by_entry = waiting
     if total < least[state]:
         if least[state] == np.inf:
@@ -139,7 +138,7 @@ def _wait(waiting, here, state, total, arc, parent):
 
 @njit(nogil=True, cache=True)
 def _close(graph, waiting, here, entries):
-    """Make entries of the states that wait and of those that epsilon arcs lead to; the least total + beta among them."""
+    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of total + beta over them."""
     offsets, targets, words, costs, beta = graph.offsets, graph.targets, graph.words, graph.costs, graph.beta
     least, by_arc, by_entry = waiting
     bound = np.inf

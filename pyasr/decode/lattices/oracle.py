@@ -1,10 +1,10 @@
-"""The path of a lattice with the fewest word errors: what no choice of scales or language model could undercut (Kaldi's lattice-oracle).
+"""The path of a lattice with the fewest word errors (Kaldi's lattice-oracle): a lower bound for all scales and language models.
 
-With d(n, j) the least edit distance between the words of a path to state n and the first j words of the reference,
+With d(n, j) the minimum edit distance between the words of a path to state n and the first j words of the reference,
 
     d(n, j) = min over arcs a into n of  d(s_a, j) + [w_a != eps],  d(s_a, j-1) + [w_a != r_j]  (words only),   and  d(n, j-1) + 1
 
-insertions, substitutions and deletions costing 1 each.
+where insertions, substitutions and deletions cost 1 each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
 
 _MOST_CELLS = 1 << 30
-NO_WORD = -1  # a word of the reference that the lattice cannot have
+NO_WORD = -1  # a word of the reference that the lattice cannot contain
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class Oracle:
 
 
 def oracle(lattice, reference, classes: np.ndarray | None = None, name: str = "lattice") -> Oracle:
-    """The path closest to `reference`, word ids with NO_WORD where the lattice's table has none. Any lattice will do, raw or compact.
+    """The path of a raw or compact lattice closest to `reference`, which has word ids, or NO_WORD for words without an id.
 
-    classes  int32 (number of word ids): what each word of the lattice is compared as; 0 for words that do not count
-    Without any path all words are deleted. Raises UserError where (states) x (words) is beyond memory.
+    classes  int32 (number of word ids): the id as which each word of the lattice is compared; 0 for words that are ignored
+
+    For a lattice without paths, all words are deletions. Raises UserError if the table of states x words does not fit in memory.
     """
     reference = np.asarray(reference, np.int32)
     if lattice.num_states * (len(reference) + 1) > _MOST_CELLS:
@@ -51,9 +52,9 @@ def oracle(lattice, reference, classes: np.ndarray | None = None, name: str = "l
 
 @njit(nogil=True, cache=True)
 def _distances(offsets, targets, words, reference):
-    """(d(n, J) of all states; int32 (num_states, J + 1): where d(n, j) comes from).
+    """(d(n, J) of all states; int32 (num_states, J + 1): the last step of d(n, j)).
 
-    2 a + 1: arc a and no word of the reference; 2 a + 2: arc a and a word of the reference; 0: a deletion, or the start.
+    Steps: 2 a + 1: arc a without a word of the reference; 2 a + 2: arc a with a word of the reference; 0: a deletion, or the start.
     """
     num_states, length = len(offsets) - 1, len(reference)
     far = np.iinfo(np.int32).max // 2
@@ -76,7 +77,7 @@ def _distances(offsets, targets, words, reference):
 
 @njit(nogil=True, cache=True)
 def _trace(back, sources, state):
-    """Arcs of the best path that ends in `state` with the whole reference."""
+    """Arcs of the best path to `state` for the whole reference."""
     arcs = [np.int64(0)]
     j = back.shape[1] - 1
     while state or j:

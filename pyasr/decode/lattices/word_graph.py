@@ -1,4 +1,4 @@
-"""A lattice as what algorithms on words read of it: arcs with a word and one cost, and the frames of its states."""
+"""A lattice reduced to the input of algorithms on words: arcs with a word and one cost, and the frames of states."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class WordGraph:
     """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
 
     sources, targets, words  int32 (num_arcs); word 0 is epsilon
-    costs                    float64 (num_arcs): scaled graph and acoustic costs and word insertion penalties, in one number
-    finals                   float64 (num_states), inf where a state is not final
-    times                    int64 (num_states), frames from the utterance's begin; num_frames is its length
+    costs                    float64 (num_arcs): sum of scaled graph and acoustic costs and word insertion penalties
+    finals                   float64 (num_states), inf if a state is not final
+    times                    int64 (num_states), frames from the start of the utterance; num_frames is its length
     """
 
     sources: np.ndarray
@@ -30,7 +30,7 @@ class WordGraph:
 
     @classmethod
     def of(cls, lattice: CompactLattice, acoustic_scale: float, penalty: float = 0.0) -> WordGraph:
-        """A lattice whose paths cost graph + acoustic_scale * acoustic + penalty * words (Kaldi's lattice-scale, lattice-add-penalty)."""
+        """A lattice with path costs graph + acoustic_scale * acoustic + penalty * words (Kaldi's lattice-scale, lattice-add-penalty)."""
         costs, finals = scaled_costs(lattice, acoustic_scale)
         costs += penalty * (lattice.words != 0)
         return cls(lattice.sources, lattice.targets, lattice.words, costs, finals, state_times(lattice), lattice.num_frames)
@@ -49,6 +49,6 @@ class WordGraph:
         return np.searchsorted(self.sources, np.arange(self.num_states + 1))
 
     def best_path(self) -> np.ndarray:
-        """Arcs of the path of least cost, in order. The graph must not be empty."""
+        """Arcs, in order, of the path of lowest cost. The graph must not be empty."""
         costs, back = forward(self.sources, self.targets, self.costs, self.num_states)
         return trace(back[:, None], 0, self.sources, int(np.argmin(costs + self.finals)))

@@ -1,10 +1,10 @@
-"""Another language model's costs in a lattice: composition on the fly with a back-off model, whose order may be any.
+"""Rescoring of a lattice with a language model: composition on the fly with a back-off model of any order.
 
-    rescored = rescore(lattice, [(old, -1.0), (new, 1.0)])         # what Kaldi's lattice-lmrescore does twice
+    rescored = rescore(lattice, [(old, -1.0), (new, 1.0)])         # as two calls of Kaldi's lattice-lmrescore
 
-A path w_1 ... w_k gets `weight` * -ln p(w_1 ... w_k, end) added to its graph cost. States of the result are pairs of a state of the lattice
-and a history of the model, those that occur; words, acoustic costs and transition-ids stay on their arcs. A lattice with one path for each
-word sequence stays one.
+A path w_1 ... w_k gets `weight` * -ln p(w_1 ... w_k, end) added to its graph cost. States of the result are the reachable pairs of a
+lattice state and a history of the model. Words, acoustic costs and transition-ids stay on their arcs. A lattice with one path for each word
+sequence keeps this property.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def add_lm(lattice: CompactLattice, model: BackoffLm, weight: float) -> CompactL
 
 
 def compose(lattice: CompactLattice, model: BackoffLm) -> tuple[CompactLattice, np.ndarray, np.ndarray]:
-    """(a lattice of the same paths whose states know the model's history, the model's cost of each arc's word and, at each final state, of
-    the sentence's end: float64); the lattice is not empty."""
+    """(a lattice of the same paths with one state for each model history; the model's cost of each arc's word, float64; its cost of the end
+    of the sentence at each final state, float64). The lattice must not be empty."""
     return of_pairs(lattice, *model.compose(lattice.arc_offsets, lattice.targets, lattice.words, np.isfinite(lattice.final_graph)))
 
 
 def of_pairs(lattice: CompactLattice, states: np.ndarray, ends: np.ndarray, sources: np.ndarray, targets: np.ndarray, arcs: np.ndarray,
              costs: np.ndarray) -> tuple[CompactLattice, np.ndarray, np.ndarray]:  # fmt: skip
-    """(the lattice whose states are the pairs of a composition, `costs` and `ends` in its order); all as `BackoffLm.compose` gives."""
+    """(the lattice whose states are the pairs of a composition, `costs` and `ends` in its order); arguments as from `BackoffLm.compose`."""
     order = np.argsort(states, kind="stable")  # arcs go to a higher state of the lattice, so this order is topological
     rank = np.empty(len(states), np.int32)
     rank[order] = np.arange(len(states), dtype=np.int32)

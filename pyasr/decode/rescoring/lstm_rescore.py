@@ -1,19 +1,20 @@
-r"""The costs of a model that remembers all words in lattices: pruned expansion, all histories as far from the start in one batch.
+r"""Rescoring of lattices with a recurrent language model: pruned expansion; histories at equal distance from the start form one batch.
 
 References: X. Liu et al., "Efficient lattice rescoring using recurrent neural network language models", ICASSP 2014 (histories that agree
-in their last words are one); H. Xu et al., "A pruned RNNLM lattice-rescoring algorithm for automatic speech recognition", ICASSP 2018
+in their last words are merged); H. Xu et al., "A pruned RNNLM lattice-rescoring algorithm for automatic speech recognition", ICASSP 2018
 (costs from the start by the new model, from there to the end by the old one).
 
-    rescored = rescore_together([lattice, ...], ngram, model, word_ids, options)      # lattices without the cost of any language model
+    rescored = rescore_together([lattice, ...], ngram, model, word_ids, options)      # lattices without language model costs
 
-A state of the result is a pair of a state s of the lattice and a history: the last n - 1 words before s, and the n-gram model's state. The
-model goes on from its state after the cheapest known path to the pair, alpha being that path's cost. With beta(s) the least cost from s to
-the end by the n-gram model, a pair is kept where
+A state of the result is a pair of a lattice state s and a history: the last n - 1 words before s, and the n-gram model's state. The
+recurrent model continues from its state after the cheapest known path to the pair; alpha is the cost of this path. With beta(s), the lowest
+cost from s to the end by the n-gram model, a pair is kept if
 
-    alpha(pair) + beta(s)  <=  min over the pairs as many arcs from the start of (alpha + beta) + beam                                (1)
+    alpha(pair) + beta(s)  <=  min (alpha + beta) + beam,  where the minimum is over the pairs at the same distance from the start      (1)
 
-The cheapest pair of each distance stays, so a path to the end does; at last those paths go that are not within the beam of the best one. A
-word costs -ln ((1 - v) p_ngram + v p_model), each with its own history (`pyasr.lang.ngrams.mixture`).
+The distance of a pair is the number of arcs from the start. The cheapest pair at each distance is kept, so a path to the end remains.
+Finally, paths outside the beam of the best path are pruned. A word costs -ln ((1 - v) p_ngram + v p_model), each model with its own
+history (`pyasr.lang.ngrams.mixture`).
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _MOST_SCORES = 1 << 25  # elements of a matrix of scores: pairs x words
 
 
 class WordModel(Protocol):
-    """What is asked of a model, such as `pyasr.nn.networks.lstm_lm.LstmLm`; its `num_words` are 1, 2, ... and BOUNDARY, a
-    sentence's end."""
+    """Interface of a model, such as `pyasr.nn.networks.lstm_lm.LstmLm`; its `num_words` words are 1, 2, ... and BOUNDARY, the
+    sentence end."""
 
     num_words: int
 
@@ -47,7 +48,7 @@ class WordModel(Protocol):
         """The state at the beginning of a sentence, (1, state_dim)."""
 
     def step(self, states: Tensor, words: Tensor) -> Tensor:
-        """The states (N, state_dim) after one more word each, int64 (N)."""
+        """The states (N, state_dim) after one more word for each, int64 (N)."""
 
     def log_probabilities(self, states: Tensor) -> Tensor:
         """ln p of every word after each state: (N, num_words)."""
@@ -55,12 +56,12 @@ class WordModel(Protocol):
 
 @dataclass(frozen=True)
 class Expansion:
-    """How far lattices are expanded.
+    """Options of the expansion.
 
     ngram_order     n; 1: one history for each state of the lattice
     weight          v
-    beam            in (1)
-    acoustic_scale  of the costs in (1)
+    beam            beam in (1)
+    acoustic_scale  acoustic scale of the costs in (1)
     """
 
     ngram_order: int
@@ -71,9 +72,9 @@ class Expansion:
 
 def rescore_together(lattices: Sequence[CompactLattice], ngram: BackoffLm, model: WordModel, word_ids: np.ndarray,
                      options: Expansion) -> list[CompactLattice]:  # fmt: skip
-    """The lattices with the mixture's costs; those without a path to the end stay as they are.
+    """The lattices with the costs of the mixture added; lattices without a path to the end are unchanged.
 
-    word_ids  the model's word for each of the lattices', 0 for none: int64 (most word id + 1)
+    word_ids  the model's id of each word id of the lattices, 0 for no word: int64 (maximum word id + 1)
     """
     found = list(lattices)
     places = [place for place, lattice in enumerate(lattices) if has_path(lattice)]
@@ -93,8 +94,8 @@ def has_path(lattice: CompactLattice) -> bool:
 
 
 class _Arrivals(NamedTuple):
-    """Ways into pairs: state, history (num, n - 1), alpha along this way; the pair (-1: none, the start) and the arc (-1) they come by, the
-    mixture's cost of its word."""
+    """Arcs into pairs: lattice state, history (num, n - 1), alpha of the path by this arc; source pair and lattice arc (-1 at the start),
+    the mixture's cost of its word."""
 
     states: np.ndarray
     histories: np.ndarray
@@ -112,12 +113,12 @@ class _Pairs:
 
     def __init__(self, lattices: SideBySide, model: WordModel, word_ids: np.ndarray, options: Expansion):
         self.lattices, self.words, self.model, self.options = lattices, word_ids[lattices.words], model, options
-        self.states, self.ends, self.num_pairs = [], [], 0  # of pairs: states of lattices and costs of ends, in their order
-        self.ways, self.reached = [], []  # all ways to pairs, and the pairs they lead to
-        self.memory = _Rows(model.start())  # the model's state after pair p is row p + 1
+        self.states, self.ends, self.num_pairs = [], [], 0  # of the pairs, in order: lattice states and costs of the sentence end
+        self.ways, self.reached = [], []  # all arcs into pairs, and the pairs that they lead to
+        self.memory = _Rows(model.start())  # row p + 1: the model's state after pair p
 
     def make(self) -> list[tuple[np.ndarray, ...]]:
-        """Find all pairs, from the start on; those of each lattice as `BackoffLm.compose` gives them, with the mixture's costs."""
+        """Find all pairs from the start on. Returns the pairs of each lattice in the form of `BackoffLm.compose`, with mixture costs."""
         starts, none = self.lattices.starts, np.full(self.lattices.num, -1)
         histories = np.zeros((len(starts), self.options.ngram_order - 1), np.int64)
         coming: list[list[_Arrivals]] = [[] for _ in range(self.lattices.depths.max() + 1)]
@@ -128,7 +129,7 @@ class _Pairs:
         return self._by_lattice()
 
     def _enter(self, ways: _Arrivals) -> _Arrivals:
-        """Make the pairs that these ways lead to, which are as far from the start; the cheapest way to each."""
+        """Create the pairs that these arcs lead to, all at the same distance from the start. Returns the cheapest arc into each pair."""
         ways = ways.select(np.lexsort((ways.alphas, *ways.histories.T, ways.states)))
         fresh = np.append(True, (np.diff(ways.states) != 0) | (np.diff(ways.histories, axis=0) != 0).any(1))
         best = ways.select(fresh)
@@ -142,14 +143,14 @@ class _Pairs:
         return best
 
     def _within_beam(self, best: _Arrivals) -> np.ndarray:
-        """(1)."""
+        """Whether each pair satisfies (1)."""
         totals, owners = best.alphas + self.lattices.beta[best.states], self.lattices.owners[best.states]
         least = np.full(self.lattices.num, np.inf)
         np.minimum.at(least, owners, totals)
         return np.isfinite(totals) & (totals <= least[owners] + self.options.beam)
 
     def _leave(self, pairs: _Arrivals, coming: list[list[_Arrivals]]) -> None:
-        """Follow the arcs out of the pairs that were made last."""
+        """Follow the arcs out of the pairs that were created last."""
         lattices, weight = self.lattices, self.options.weight
         rows, arcs = lattices.arcs_from(pairs.states)
         words = self.words[arcs]
@@ -164,7 +165,7 @@ class _Pairs:
             coming[further].append(ways.select(depth == further))
 
     def _remember(self, pairs: _Arrivals) -> Tensor:
-        """The model's states after the pairs' cheapest ways."""
+        """The model's states after the cheapest paths to the pairs."""
         memory, came = self.memory[pairs.sources + 1], pairs.arcs >= 0
         words = np.zeros(len(came), np.int64)
         words[came] = self.words[pairs.arcs[came]]
@@ -175,7 +176,7 @@ class _Pairs:
         return memory
 
     def _scores(self, memory: Tensor, rows: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ln p of `words` after the states `rows`, which ascend; ln p of the end after every state) by the model, float64."""
+        """(ln p of `words` after the states `rows`, ascending; ln p of the sentence end after each state) by the model, float64."""
         scores, ends, size = np.empty(len(rows)), np.empty(len(memory)), max(_MOST_SCORES // self.model.num_words, 1)
         for begin in range(0, len(memory), size):
             part = self.model.log_probabilities(memory[begin : begin + size])
@@ -185,7 +186,7 @@ class _Pairs:
         return scores, ends
 
     def _by_lattice(self) -> list[tuple[np.ndarray, ...]]:
-        """What `make` returns."""
+        """Split the pairs by lattice, as `make` returns them."""
         states, ends, reached = (np.concatenate(parts) for parts in (self.states, self.ends, self.reached))
         ways, owners, found = _joined(self.ways), self.lattices.owners, []
         for number in range(self.lattices.num):
@@ -202,13 +203,13 @@ def _joined(parts: list[_Arrivals]) -> _Arrivals:
 
 
 def _longer(histories: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Histories after one more word each, 0 being none."""
+    """Histories after one more word for each; word 0: no word."""
     longer = np.concatenate([histories, words[:, None]], axis=1)
     return np.where(words[:, None] != 0, longer[:, 1:], longer[:, :-1])
 
 
 class _Rows:
-    """A matrix that rows are appended to."""
+    """A matrix to which rows can be appended."""
 
     def __init__(self, rows: Tensor):
         self._matrix, self._num = rows, len(rows)
@@ -217,7 +218,7 @@ class _Rows:
         return self._matrix[torch.from_numpy(rows)]
 
     def append(self, rows: Tensor) -> None:
-        """Room is doubled where there is none left."""
+        """Append rows; doubles the allocated size if necessary."""
         end = self._num + len(rows)
         if end > len(self._matrix):
             more = self._matrix.new_empty(max(len(self._matrix), end - len(self._matrix)), self._matrix.shape[1])

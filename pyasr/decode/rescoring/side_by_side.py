@@ -1,4 +1,4 @@
-"""Lattices composed with a language model, several as one: their states and arcs are numbered one lattice after the other."""
+"""Several lattices, composed with a language model, as one: states and arcs are numbered consecutively over all lattices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyasr.lang.grammars.backoff_lm import BackoffLm
 
 
 class Composed(NamedTuple):
-    """A lattice whose states know an n-gram model's history.
+    """A lattice composed with an n-gram model, so that each state has one history.
 
-    ngram, ngram_ends  the model's costs of arcs, and of the sentence's end at states: float64
-    costs              other costs of arcs, acoustic ones scaled: float64
-    beta               least cost, with the model's, from each state to the end: float64
+    ngram, ngram_ends  the model's costs of arcs, and of the sentence end at states: float64
+    costs              other costs of arcs, with scaled acoustic costs: float64
+    beta               lowest cost, including the model's, from each state to the end: float64
     """
 
     lattice: CompactLattice
@@ -29,7 +29,7 @@ class Composed(NamedTuple):
 
     @classmethod
     def make(cls, lattice: CompactLattice, ngram: BackoffLm, acoustic_scale: float) -> Composed:
-        """Of a lattice without the cost of any language model, which is not empty."""
+        """Compose a non-empty lattice without language model costs."""
         composed, ngram_costs, ngram_ends = compose(lattice, ngram)
         costs, finals = scaled_costs(composed, acoustic_scale)
         beta = backward(composed.sources, composed.targets, costs + ngram_costs, finals + ngram_ends)
@@ -38,10 +38,10 @@ class Composed(NamedTuple):
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Arrays over the states or the arcs of all lattices, as `Composed` and `CompactLattice` have them.
+    """Arrays over the states or arcs of all lattices, as in `Composed` and `CompactLattice`.
 
-    starts, first_arcs  of each lattice
-    owners              the lattice that each state belongs to
+    starts, first_arcs  first state and first arc of each lattice
+    owners              the lattice of each state
     arc_offsets         arcs of state s are arc_offsets[s]:arc_offsets[s + 1]
     depths              arcs on the longest path from the start to each state
     """
@@ -61,7 +61,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, composed: list[Composed]) -> SideBySide:
-        """At least one."""
+        """Join at least one lattice."""
         lattices = [part.lattice for part in composed]
         states, arcs = _begins([one.num_states for one in lattices]), _begins([one.num_arcs for one in lattices])
         offsets = [one.arc_offsets[:-1] + first for one, first in zip(lattices, arcs)]
@@ -73,16 +73,16 @@ class SideBySide:
 
     @property
     def num(self) -> int:
-        """Of lattices."""
+        """The number of lattices."""
         return len(self.starts)
 
     def arcs_from(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(place in `states`, arc) of all arcs out of these states, in the order of the states: int64 (num_arcs)."""
+        """(index in `states`, arc) of all arcs out of these states, in the order of the states: int64 (num_arcs)."""
         num = np.diff(self.arc_offsets)[states]
         rows = np.repeat(np.arange(len(num)), num)
         return rows, np.arange(len(rows)) + np.repeat(self.arc_offsets[states] - _begins(num)[:-1], num)
 
 
 def _begins(sizes) -> np.ndarray:
-    """Where each of several things begins that stand one after the other, and where the last one ends: int64 (num + 1)."""
+    """The offsets of consecutive parts with these sizes, and the end of the last one: int64 (num + 1)."""
     return np.append(0, np.cumsum(sizes, dtype=np.int64))

@@ -1,11 +1,11 @@
-"""Beam search over HCLG that makes lattices: the graph prepared once, then any number of utterances, from any number of threads.
+"""Beam search in HCLG that generates lattices. A decoder prepares the graph once and serves any number of utterances and threads.
 
     decoder = Decoder(read_fst("exp/tri1/graph/HCLG.fst"), trans.tid2pdf, DecodeOptions(beam=13.0, acoustic_scale=1 / 12))
     lattice = decoder.decode(am.log_likelihoods(x), "utt1")
     words = best_path(lattice, 1 / 12).words
 
 The algorithm is the search with lattice pruning of D. Povey et al., "Generating exact lattices in the WFST framework", ICASSP 2012 (the
-behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. `Decoder.start` is for utterances that come bit by bit.
+behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. `Decoder.start` is for utterances that arrive in parts.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from pyasr.io.openfst import Fst
 class DecodeOptions:
     """Beams and scales of the search; costs are negated natural logarithms."""
 
-    beam: float = option(13.0, "tokens this much worse than the frame's best are dropped", minimum=0.1)
-    lattice_beam: float = option(6.0, "lattice paths may be this much worse than the best one", minimum=0.0, maximum=1e6)
-    max_active: int = option(7000, "most tokens of a frame that are taken on", minimum=1)
-    min_active: int = option(200, "fewest tokens of a frame that are taken on, beam or not", minimum=0)
+    beam: float = option(13.0, "drop tokens whose cost exceeds the frame's best by more than this", minimum=0.1)
+    lattice_beam: float = option(6.0, "keep lattice paths whose cost is at most this above the best path's", minimum=0.0, maximum=1e6)
+    max_active: int = option(7000, "maximum number of tokens per frame that are expanded", minimum=1)
+    min_active: int = option(200, "minimum number of tokens per frame that are expanded, regardless of the beam", minimum=0)
     acoustic_scale: float = option(0.083333, "scale of the log-likelihoods during the search (1 / LM weight)", minimum=1e-6)
-    beam_delta: float = option(0.5, "added to the beam of the next frame where max-active or min-active sets it", minimum=0.0)
-    prune_interval: int = option(25, "frames between two prunings of the links", minimum=1)
+    beam_delta: float = option(0.5, "added to the beam of the next frame if --max-active or --min-active sets it", minimum=0.0)
+    prune_interval: int = option(25, "frames between two prunings of the lattice links", minimum=1)
 
     def check(self) -> None:
-        """Raise UserError for numbers of tokens that no frame can have."""
+        """Raise UserError if the minimum number of tokens exceeds the maximum."""
         if self.min_active > self.max_active:
             raise UserError(f"--min-active {self.min_active} is above --max-active {self.max_active}; lower the one or raise the other")
 
 
 class Decoder:
-    """Decodes utterances on one graph. Safe to call from several threads at once: the search runs without Python's lock.
+    """Decodes utterances on one graph. Safe to call from several threads at once; the search releases Python's global interpreter lock.
 
-    fst       `pyasr.io.openfst.Fst`: transition-ids in, word-ids out
+    fst       `pyasr.io.openfst.Fst` with input transition-ids and output word ids
     tid2pdf   int array (num_tids + 1), pdf of each transition-id, entry 0 unused
 
-    Raises UserError when the graph is empty or does not belong to the model.
+    Raises UserError if the graph is empty or does not belong to the model.
     """
 
     def __init__(self, fst: Fst, tid2pdf: np.ndarray, options: DecodeOptions = DecodeOptions()):
@@ -58,7 +58,7 @@ class Decoder:
 
     @classmethod
     def on(cls, graph: Graph, options: DecodeOptions = DecodeOptions()) -> Decoder:
-        """A decoder on a graph that is laid out for the search already."""
+        """A decoder on a graph in the layout of the search."""
         decoder = cls.__new__(cls)
         decoder._set(graph, options)
         return decoder
@@ -68,7 +68,7 @@ class Decoder:
         self._workspace = Workspace(graph.num_states)
 
     def with_options(self, options: DecodeOptions) -> Decoder:
-        """A decoder with other beams and scales on the same graph, which is in memory once."""
+        """A decoder with other beams and scales that shares the graph in memory."""
         other = copy(self)
         other.options = options
         return other
@@ -78,16 +78,16 @@ class Decoder:
 
         loglikes  float32 (T, num_pdfs), natural logarithms
 
-        When no final state is reached at the last frame, all states there count as final at no cost and `lattice.reached_final` is False.
-        When the search dies before the last frame (the graph has no way on), the lattice ends there: `lattice.stats.num_decoded` < T.
-        Raises UserError, naming the utterance, for likelihoods that are not finite or of another model.
+        If no final state is reached at the last frame, all states there count as final with cost 0 and `lattice.reached_final` is False. If
+        no path of the graph continues after an earlier frame, the lattice ends there: `lattice.stats.num_decoded` < T. Raises UserError,
+        naming the utterance, for likelihoods that are not finite or from another model.
         """
         search = self._started(self._workspace)
         search.advance(loglikes, name)
         return search.finish()
 
     def start(self) -> UtteranceSearch:
-        """The search of an utterance whose frames come bit by bit."""
+        """Start the search of an utterance whose frames arrive in parts."""
         return self._started(Workspace(self.graph.num_states))
 
     def _started(self, space: Workspace) -> UtteranceSearch:
@@ -95,10 +95,10 @@ class Decoder:
 
     def decode_many(self, utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]], num_threads: int = 1,
                     finish: Callable[[Lattice], Any] = lambda lattice: lattice) -> Iterator[tuple[str, Any]]:
-        """(name, lattice) of each (name, log-likelihoods) in their order, `num_threads` at a time.
+        """Yield (name, lattice) for each (name, log-likelihoods) in order, `num_threads` at a time.
 
-        Log-likelihoods may be a function that computes them: it is called in the thread, and so is `finish`, a function of the lattice
-        whose result is given in its place. At most 2 * num_threads utterances are under way.
+        Log-likelihoods may be a function that computes them, which is called in the worker thread. `finish` is called there, too; its
+        result replaces the lattice. At most 2 * num_threads utterances are in progress.
         """
         def work(utterance):
             name, loglikes = utterance

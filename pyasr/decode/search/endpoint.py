@@ -1,6 +1,6 @@
-"""Where an utterance ends in audio that goes on: Kaldi's rules (online2/online-endpoint.h), of which one has to hold.
+"""Endpoint detection in continuous audio: an utterance ends when one of Kaldi's rules (online2/online-endpoint.h) is true.
 
-    rule                  silence at the end   words before   the best path that may end is worse by less than
+    rule                  silence at the end   words before   final path worse than the best path by less than
     nothing is said             5.0 s              -                 -
     surely at an end            0.5 s             yes                2
     probably at an end          1.0 s             yes                8
@@ -21,9 +21,9 @@ SURE_GAP, LIKELY_GAP = 2.0, 8.0
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """Seconds after which an utterance ends."""
+    """Durations in seconds of the endpoint rules."""
 
-    nothing_said_s: float = option(5.0, "seconds of silence in which nothing is said", minimum=0.1)
+    nothing_said_s: float = option(5.0, "seconds of silence that end an utterance without words", minimum=0.1)
     sure_end_s: float = option(0.5, "seconds of silence after words that surely end a sentence", minimum=0.05)
     likely_end_s: float = option(1.0, "seconds of silence after words that may end a sentence", minimum=0.05)
     any_end_s: float = option(2.0, "seconds of silence after any words", minimum=0.05)
@@ -32,7 +32,7 @@ class EndpointOptions:
     def ends(self, silence_s: float, length_s: float, has_words: bool, gap: float) -> bool:
         """Whether an utterance of `length_s`, the last `silence_s` of them silence, has ended.
 
-        gap  cost by which the best path that may end is worse than the best path
+        gap  cost difference of the best path to a final state and the best path
         """
         if length_s >= self.utterance_s or silence_s >= self.nothing_said_s:
             return True
@@ -41,6 +41,6 @@ class EndpointOptions:
 
 
 def trailing_silence(phones: np.ndarray, silence: list[int]) -> int:
-    """Frames of silence at the end of a path, whose frames belong to `phones`."""
+    """The number of silence frames at the end of a path; `phones`: the phone of each frame."""
     spoken = np.flatnonzero(~np.isin(phones, silence))
     return len(phones) - (int(spoken[-1]) + 1 if len(spoken) else 0)

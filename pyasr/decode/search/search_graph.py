@@ -1,4 +1,4 @@
-"""A decoding graph laid out for the search, in memory or mapped from a file that all jobs and threads of a host share.
+"""A decoding graph in the layout of the search, in memory or memory-mapped from a file that all jobs and threads of a host share.
 
     graph = Graph.read(Path("exp/tri1/graph/HCLG.fst"), trans.tid2pdf)
 """
@@ -15,21 +15,21 @@ from pyasr.decode.search import token_passing
 from pyasr.io.mapped import Tables, derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 
-_LAYOUT = "search graph 1"  # changes with what the tables hold
+_LAYOUT = "search graph 1"  # change it when the content of the tables changes
 
 
 class Graph:
-    """A decoding graph whose states have their emitting arcs first, their epsilon arcs after them, with pdfs for labels.
+    """A decoding graph. The arcs of a state are sorted: emitting arcs, labelled with pdfs, come first, then epsilon arcs.
 
     arcs        token_passing.ARC (num_arcs)
-    offsets     int32 (num_states + 1, 2): where the emitting arcs of a state begin, and where its epsilon arcs do
+    offsets     int32 (num_states + 1, 2): first emitting arc and first epsilon arc of each state
     tids, words int32 (num_arcs): transition-ids and words
-    vocabulary  int32: all different `words`, sorted
+    vocabulary  int32: the distinct `words`, sorted
     finals      float32 (num_states)
-    levels      int32 (num_states): length of the longest epsilon path that leads to a state; -1 where no epsilon arc leaves it
-    tables      what kernels take of these
+    levels      int32 (num_states): length of the longest epsilon path that leads to a state; -1 if it has no epsilon arcs
+    tables      the arrays for the kernels
 
-    Memory: 20 bytes an arc, 16 a state; each thread adds 4 bytes a state.
+    Memory: 20 bytes per arc and 16 per state; each thread adds 4 bytes per state.
     """
 
     def __init__(self, fst: Fst, tid2pdf: np.ndarray):
@@ -37,9 +37,9 @@ class Graph:
 
     @classmethod
     def read(cls, path: Path, tid2pdf: np.ndarray) -> Graph:
-        """The graph of an OpenFst file, mapped where the file is a large one (`pyasr.io.mapped`).
+        """The graph of an OpenFst file, memory-mapped if the file is large (`pyasr.io.mapped`).
 
-        Raises UserError as `read_fst` does, and when the graph is empty or does not belong to the model.
+        Raises UserError as `read_fst` does, and if the graph is empty or does not belong to the model.
         """
         tid2pdf, graph = np.ascontiguousarray(tid2pdf, np.int32), cls.__new__(cls)
         key = digest_of_parts(_LAYOUT, tid2pdf.tobytes())
@@ -62,7 +62,7 @@ class Graph:
 
 
 def laid_out(fst: Fst, tid2pdf: np.ndarray) -> Tables:
-    """The arrays and values of a `Graph`; arcs as int32 (num_arcs, 3). Raises UserError when it is empty or of another model."""
+    """The arrays and values of a `Graph`; arcs as int32 (num_arcs, 3). Raises UserError if it is empty or belongs to another model."""
     tid2pdf = np.asarray(tid2pdf, np.int32)
     _check(fst, tid2pdf)
     offsets, arcs = np.empty((fst.num_states + 1, 2), np.int32), np.empty(fst.num_arcs, token_passing.ARC)
@@ -81,17 +81,17 @@ def laid_out(fst: Fst, tid2pdf: np.ndarray) -> Tables:
 
 def _check(fst: Fst, tid2pdf: np.ndarray) -> None:
     if fst.start < 0 or fst.num_states == 0:
-        raise UserError("the decoding graph is empty; make it anew with utils/make_graph.py")
+        raise UserError("the decoding graph is empty; run utils/make_graph.py again")
     if fst.num_arcs and int(fst.ilabels.max()) >= len(tid2pdf):
-        raise UserError(f"the decoding graph has transition-id {int(fst.ilabels.max())} but the model only {len(tid2pdf) - 1}; "
-                        "make the graph with this model (utils/make_graph.py)")
+        raise UserError(f"the decoding graph has transition-id {int(fst.ilabels.max())} but the model has only {len(tid2pdf) - 1}; "
+                        "run utils/make_graph.py with this model")
     if fst.num_arcs > np.iinfo(np.int32).max:
         raise UserError(f"the decoding graph has {fst.num_arcs} arcs, more than 2^31 - 1; prune the language model")
 
 
 @njit(nogil=True, cache=True)
 def _lay_out(columns, tid2pdf, offsets, arcs, tids, words):
-    """Fill the last four: the arcs of each state in their order, those with a label before those without.
+    """Fill offsets, arcs, tids and words: the arcs of each state in their order, those with an input label before those without.
 
     columns  arc offsets, input and output labels, weights and next states of an Fst
     """
@@ -111,14 +111,14 @@ def _lay_out(columns, tid2pdf, offsets, arcs, tids, words):
 
 
 def _distinct(words: np.ndarray) -> np.ndarray:
-    """All different labels, sorted: int32."""
+    """The distinct labels, sorted: int32."""
     seen = np.zeros(int(words.max(initial=-1)) + 1, bool)
     seen[words] = True
     return np.flatnonzero(seen).astype(np.int32)
 
 
 def _epsilon_arcs(offsets: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(source and target of each epsilon arc, how many leave each state): int32."""
+    """(source and target of each epsilon arc, number of epsilon arcs out of each state): int32."""
     num_epsilon = offsets[1:, 0] - offsets[:-1, 1]
     sources = np.repeat(np.arange(len(num_epsilon), dtype=np.int32), num_epsilon)
     first = np.cumsum(num_epsilon, dtype=np.int64) - num_epsilon
@@ -127,9 +127,9 @@ def _epsilon_arcs(offsets: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, np
 
 
 def epsilon_levels(sources: np.ndarray, targets: np.ndarray, num_epsilon: np.ndarray) -> tuple[np.ndarray, int, bool]:
-    """Levels of the states in the graph of epsilon arcs (`sources` ascending): every arc between strongly connected components goes up.
+    """Levels of the states in the graph of epsilon arcs (`sources` ascending): each arc between strongly connected components goes up.
 
-    Returns (int32 levels (num_states), -1 for states that no epsilon arc leaves; number of levels; whether there is a cycle).
+    Returns (int32 levels (num_states), -1 for states without epsilon arcs out; number of levels; whether there is a cycle).
     """
     offsets = np.zeros(len(num_epsilon) + 1, np.int64)
     np.cumsum(num_epsilon, out=offsets[1:])
@@ -143,7 +143,7 @@ def epsilon_levels(sources: np.ndarray, targets: np.ndarray, num_epsilon: np.nda
 
 @njit(nogil=True, cache=True)
 def _components(offsets, targets):
-    """Strongly connected components (Tarjan 1972, without recursion), numbered so that arcs between two go to the lower number."""
+    """Strongly connected components (Tarjan 1972, without recursion), numbered so that arcs between components go to lower numbers."""
     num_states = len(offsets) - 1
     component = np.full(num_states, -1, np.int32)
     index, low = np.full(num_states, -1, np.int32), np.zeros(num_states, np.int32)
@@ -186,7 +186,7 @@ def _components(offsets, targets):
 
 
 def _component_levels(sources, targets, component):
-    """Longest path to each component over the arcs between components, which run from higher to lower numbers."""
+    """Length of the longest path to each component over arcs between components, which go from higher to lower numbers."""
     between = component[sources] != component[targets]
     a, b = component[sources][between], component[targets][between]
     order = np.argsort(-a.astype(np.int64), kind="stable")

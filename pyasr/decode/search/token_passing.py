@@ -1,11 +1,12 @@
 """Kernels of the lattice-generating beam search. docs/decoding.md derives them; `pyasr.decode.search.beam_search` calls them.
 
-A token is a graph state reached at a frame, with the least cost of reaching it; a link is an arc of the graph taken between two tokens.
-All tokens lie in one pool in the order of their frames, all links in another in the order of their segments: segment 2t holds the epsilon
-links inside frame t, segment 2t + 1 the links that frame t's likelihoods pay for, from frame t to t + 1. Sources of a segment's epsilon
-links are in topological order, so that one walk from the pool's end to its beginning meets every link after all that follow it on any path.
+A token is a graph state reached at a frame, with the lowest cost of reaching it. A link is an arc of the graph between two tokens. All
+tokens are in one pool in the order of their frames. All links are in another pool in the order of their segments: segment 2t contains the
+epsilon links inside frame t, segment 2t + 1 the emitting links from frame t to t + 1, with the likelihoods of frame t. The sources of a
+segment's epsilon links are in topological order, so that a backward pass over the pool visits each link after all links that follow it on
+any path.
 
-Costs of a frame's tokens are kept relative to a running offset, so that float32 is precise to about 1e-5 however long the utterance.
+Costs of a frame's tokens are relative to a running offset, so that float32 is precise to about 1e-5 for utterances of any length.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _NUM_BINS = 256
 _MAX_ROUNDS = 10000
 _NO_EPSILON = np.int64(1) << 62
 OK, NEGATIVE_CYCLE = 0, 1
-# The place of a search: frames decoded; where the newest frame's tokens begin; tokens and links held; the last frame at which links were
-# pruned; tokens over all frames; most links held at once; OK or what is wrong; whether the graph had no way on
+# Elements of `Pools.place`: frames decoded; first token of the newest frame; tokens and links in use; the last frame at which links were
+# pruned; tokens over all frames; peak number of links; OK or an error; whether no path of the graph continued
 FRAME, BEGIN, NUM_TOKENS, NUM_LINKS, SETTLED, NUM_EXPANDED, PEAK_LINKS, STATUS, IS_DEAD, _PLACE_LEN = range(10)
 
 
 class GraphTables(NamedTuple):
-    """A graph as the kernels take it, with the arrays of `pyasr.decode.search.search_graph.Graph`."""
+    """The arrays of a `pyasr.decode.search.search_graph.Graph`, for the kernels."""
 
     arcs: np.ndarray
     offsets: np.ndarray
@@ -42,7 +43,7 @@ class GraphTables(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a search leaves out, as options of `DecodeOptions`."""
+    """The pruning options of `DecodeOptions`."""
 
     beam: np.float32
     lattice_beam: np.float32
@@ -55,11 +56,11 @@ class Limits(NamedTuple):
 class Pools(NamedTuple):
     """The state of a search.
 
-    tokens, links   TOKEN, LINK; `place` says how many are in use
-    token_begin     int64: where the tokens of each frame begin
-    link_begin      int64: where the links of each segment begin
-    token_of_state  int32 (num_states): the newest token of a state; an entry counts if it is a token of the present frame for that state
-    place           int64: see FRAME, BEGIN, ... above
+    tokens, links   TOKEN, LINK; `place` has the numbers in use
+    token_begin     int64: first token of each frame
+    link_begin      int64: first link of each segment
+    token_of_state  int32 (num_states): the newest token of a state; an entry is valid if it is a token of the current frame and that state
+    place           int64: the position of the search; see FRAME, BEGIN, ... above
     """
 
     tokens: np.ndarray
@@ -72,7 +73,7 @@ class Pools(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def grown(pool, used, wanted):
-    """`pool` itself, or a larger copy with room for `wanted` more entries after the `used` ones."""
+    """`pool`, or a larger copy with room for `wanted` more entries after the `used` ones."""
     if used + wanted <= len(pool):
         return pool
     larger = np.empty(max(2 * len(pool), used + wanted), pool.dtype)
@@ -89,7 +90,7 @@ def with_room(pools, num_tokens, num_links, wanted):
 
 @njit(nogil=True, cache=True)
 def kth_cost(tokens, begin, end, low, high, k):
-    """A cost between `low` and `high` below which about `k` tokens lie, to within (high - low) / 65536."""
+    """A cost between `low` and `high` that about `k` tokens are below, to within (high - low) / 65536."""
     counts = np.empty(_NUM_BINS, np.int64)
     for _ in range(2):
         counts[:] = 0
@@ -112,7 +113,7 @@ def kth_cost(tokens, begin, end, low, high, k):
 
 @njit(nogil=True, cache=True)
 def search_cutoff(tokens, begin, end, limits):
-    """(best token, cutoff, beam for the next frame): narrowed to `max_active` tokens or widened to `min_active`; no beam below these."""
+    """(best token, cutoff, beam for the next frame), narrowed to `max_active` tokens or widened to `min_active`; inf below `min_active`."""
     beam, max_active, min_active, beam_delta = limits.beam, limits.max_active, limits.min_active, limits.beam_delta
     best, worst, best_token = _INF, -_INF, begin
     for i in range(begin, end):
@@ -137,7 +138,7 @@ def search_cutoff(tokens, begin, end, limits):
 
 @njit(nogil=True, cache=True)
 def count_arcs(tokens, begin, end, offsets, cutoff):
-    """An upper bound on the links of the next emitting step."""
+    """An upper bound of the number of links of the next emitting step."""
     count = 0
     for i in range(begin, end):
         if tokens[i].cost <= cutoff:
@@ -148,12 +149,12 @@ def count_arcs(tokens, begin, end, offsets, cutoff):
 
 @njit(nogil=True, cache=True)
 def emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam):
-    """Take all emitting arcs out of the newest frame's tokens. Returns (number of tokens, number of links, cutoff of the new frame).
+    """Follow all emitting arcs from the newest frame's tokens. Returns (number of tokens, number of links, cutoff of the new frame).
 
-    acoustic  float32 (num_pdfs): scaled acoustic cost of the frame, less the frame's best cost
-    pools     with room for what `count_arcs` gives
+    acoustic  float32 (num_pdfs): scaled acoustic cost of the frame, minus the frame's best cost
+    pools     with room for the number of links that `count_arcs` returns
 
-    A link whose cost exceeds its target's by more than the lattice beam cannot lie on a path inside that beam: it is not made at all.
+    No link is created if its cost exceeds its target's by more than the lattice beam, because no path inside the beam can contain it.
     """
     arcs, offsets, tokens, links, token_of_state = graph.arcs, graph.offsets, pools.tokens, pools.links, pools.token_of_state
     begin, end, num_links = pools.place[BEGIN], pools.place[NUM_TOKENS], pools.place[NUM_LINKS]
@@ -196,9 +197,9 @@ def emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def close_epsilons(graph, heads, pools, cutoff, lattice_beam):
-    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order of the levels of states.
+    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order of its state's level.
 
-    heads   int32 (num_levels), all -1: first token waiting at each level; the others are chained through `scratch`
+    heads   int32 (num_levels), all -1: first waiting token of each level; the others are chained through `scratch`
 
     Returns (tokens, links, number of tokens, number of links).
     """
@@ -255,7 +256,7 @@ def close_epsilons(graph, heads, pools, cutoff, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def _relax(graph, pools, cutoff):
-    """Least costs over epsilon arcs that may form cycles. Returns tokens, their number, the time of each one's last improvement, status."""
+    """Lowest costs over epsilon arcs that may form cycles. Returns tokens, their number, time of each token's last improvement, status."""
     arcs, offsets, tokens, token_of_state = graph.arcs, graph.offsets, pools.tokens, pools.token_of_state
     begin, num_tokens = pools.place[BEGIN], pools.place[NUM_TOKENS]
     stamps = np.arange(max(16, 2 * (num_tokens - begin)))
@@ -301,10 +302,10 @@ def _relax(graph, pools, cutoff):
 
 @njit(nogil=True, cache=True)
 def close_epsilon_cycles(graph, pools, cutoff):
-    """As `close_epsilons`, for a graph with epsilon cycles, all of positive cost: links that would close a cycle are left out.
+    """Like `close_epsilons`, for a graph with epsilon cycles, all of positive cost: links that would close a cycle are skipped.
 
-    States of one strongly connected component share their level; inside it a link is kept when its target's cost was settled after its
-    source's, which holds for every link of a best path.
+    States of a strongly connected component share their level. Inside a component, a link is kept if its target's cost was settled after
+    its source's, which is true for each link of a best path.
     """
     arcs, offsets, levels, links, token_of_state = graph.arcs, graph.offsets, graph.levels, pools.links, pools.token_of_state
     begin, num_links = pools.place[BEGIN], pools.place[NUM_LINKS]
@@ -350,7 +351,7 @@ def _close_frame(graph, heads, pools, cutoff, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def begin_search(graph, start, limits, tokens, links, token_of_state):
-    """The pools of a search that has seen no frame. Their entries in `token_of_state` need no clearing."""
+    """The pools of a search before its first frame. `token_of_state` may contain entries of earlier searches."""
     token_begin, link_begin, place = np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(_PLACE_LEN, np.int64)
     tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
     token_of_state[start] = 0
@@ -362,9 +363,9 @@ def begin_search(graph, start, limits, tokens, links, token_of_state):
 
 @njit(nogil=True, cache=True)
 def advance(graph, loglikes, scale, limits, pools):
-    """Take a search on by the frames of `loglikes`, unless the graph has no way on: then place[IS_DEAD] is 1 from there on.
+    """Advance a search by the frames of `loglikes`. It stops, and sets place[IS_DEAD] to 1, if no path of the graph continues.
 
-    Returns the pools, which may have moved.
+    Returns the pools, which may have been reallocated.
     """
     place, lattice_beam = pools.place, limits.lattice_beam
     acoustic, heads = np.empty(loglikes.shape[1], np.float32), np.full(graph.num_levels, -1, np.int32)
@@ -397,7 +398,7 @@ def advance(graph, loglikes, scale, limits, pools):
 
 @njit(nogil=True, cache=True)
 def finish_search(pools, finals, lattice_beam):
-    """Prune what is left by the final costs, after the last frame. Returns whether a final state was reached."""
+    """Prune with the final costs after the last frame. Returns whether a final state was reached."""
     frame, token_begin, link_begin = pools.place[FRAME], pools.token_begin, pools.link_begin
     is_complete = pools.place[IS_DEAD] == 0
     reached = final_extras(pools.tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, is_complete)
@@ -409,7 +410,7 @@ def finish_search(pools, finals, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def best_arcs(pools):
-    """Arcs of the path to the best token of the newest frame, in order: a token's best link is the one whose total is its cost."""
+    """Arcs, in order, of the path to the best token of the newest frame; the total of a token's best link is the token's cost."""
     tokens, links, place = pools.tokens, pools.links, pools.place
     token = place[BEGIN]
     for i in range(place[BEGIN], place[NUM_TOKENS]):
@@ -426,7 +427,7 @@ def best_arcs(pools):
 
 @njit(nogil=True, cache=True)
 def lattice_arrays(arcs, tids, words, finals, loglikes, pools, reached):
-    """Arcs and final costs of the lattice that the surviving links form; tokens are its states."""
+    """Arcs and final costs of the lattice of the remaining links; tokens are its states."""
     tokens, links, token_begin, link_begin = pools.tokens, pools.links, pools.token_begin, pools.link_begin
     num_frames = pools.place[FRAME]
     num_arcs, num_states = link_begin[2 * num_frames + 1], token_begin[num_frames + 1]

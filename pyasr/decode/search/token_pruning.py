@@ -1,6 +1,6 @@
-"""Kernels that remove the tokens and links that no path inside the lattice beam needs; `pyasr.decode.search.token_passing` has the pools.
+"""Kernels that remove tokens and links outside the lattice beam; `pyasr.decode.search.token_passing` describes the pools.
 
-The extra cost of a token is that of the best path through it, beyond the best path of all.
+The extra cost of a token is the cost of the best path through it minus that of the best path of all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _INF = np.float32(np.inf)
 
 @njit(nogil=True, cache=True)
 def prune_segment(tokens, links, first, last, lattice_beam):
-    """Walk links last-1 .. first backwards: lower their sources' extra costs, mark those outside the lattice beam by source -1."""
+    """Visit links last-1 .. first backwards: lower the extra costs of their sources, mark links outside the lattice beam by source -1."""
     for k in range(last - 1, first - 1, -1):
         target = links[k].target
         extra = tokens[target].extra + (links[k].total - tokens[target].cost)
@@ -26,9 +26,9 @@ def prune_segment(tokens, links, first, last, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def prune_back(pools, frame, settled, delta, lattice_beam):
-    """Extra costs of the tokens before `frame`, whose own are known. Returns the first frame whose tokens may be removed.
+    """Compute extra costs of the tokens before `frame` from those of `frame`. Returns the first frame whose tokens may be removed.
 
-    Stops at a frame up to `settled` (pruned before) where no extra cost changed by more than `delta`.
+    Stops at a frame up to `settled` (pruned before) in which no extra cost changed by more than `delta`.
     """
     tokens, links, token_begin, link_begin = pools.tokens, pools.links, pools.token_begin, pools.link_begin
     for t in range(frame - 1, -1, -1):
@@ -49,7 +49,7 @@ def prune_back(pools, frame, settled, delta, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def compact(pools, first, frame):
-    """Remove the tokens of frames first..frame that no path inside the lattice beam needs, and the marked links. Returns the new counts."""
+    """Remove tokens of frames first..frame outside the lattice beam, and marked links. Returns the numbers of tokens and links."""
     tokens, links, token_begin, link_begin = pools.tokens, pools.links, pools.token_begin, pools.link_begin
     count = token_begin[first]
     for i in range(token_begin[first], token_begin[frame + 1]):
@@ -84,9 +84,9 @@ def compact(pools, first, frame):
 
 @njit(nogil=True, cache=True)
 def final_extras(tokens, begin, end, finals, lattice_beam, complete):
-    """Extra costs of the last frame's tokens from the final costs; all at no cost where none is final or the search is not `complete`.
+    """Extra costs of the last frame's tokens from final costs. All final costs are 0 if no token is final or the search is not `complete`.
 
-    Returns whether final costs were used.
+    Returns whether the graph's final costs were used.
     """
     best = _INF
     if complete:

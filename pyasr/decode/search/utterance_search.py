@@ -1,7 +1,7 @@
-"""The search of one utterance, whose frames may come bit by bit: the result is that of all at once.
+"""The search of one utterance, whose frames may arrive in parts; the result is the same as for all frames at once.
 
     search = decoder.start()
-    search.advance(loglikes)                # as often as there is something new
+    search.advance(loglikes)                # for each part
     words = search.best_path().words        # so far
     lattice = search.finish()
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Workspace(threading.local):
-    """What one thread keeps between utterances."""
+    """Memory that a thread reuses between utterances."""
 
     def __init__(self, num_states: int):
         self.token_of_state = np.zeros(num_states, np.int32)
@@ -33,15 +33,15 @@ class Workspace(threading.local):
         self.links = np.empty(1 << 15, token_passing.LINK)
 
     def keep(self, tokens, links, most_bytes: int = 64 << 20) -> None:
-        """Reuse grown pools, unless one hard utterance made them very large."""
+        """Keep grown pools for reuse, unless they exceed `most_bytes`."""
         if tokens.nbytes + links.nbytes <= most_bytes:
             self.tokens, self.links = tokens, links
 
 
 class UtteranceSearch:
-    """A search that is under way; `pyasr.decode.search.beam_search.Decoder` starts it.
+    """A search in progress; `pyasr.decode.search.beam_search.Decoder` starts it.
 
-    num_frames  that it has been given
+    num_frames  number of input frames so far
     """
 
     def __init__(self, graph: Graph, options: DecodeOptions, space: Workspace):
@@ -56,13 +56,13 @@ class UtteranceSearch:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the graph had no way on after some frame; what comes later is not decoded."""
+        """Whether no path of the graph continued after some frame; later frames are not decoded."""
         return bool(self._pools.place[token_passing.IS_DEAD])
 
     def advance(self, loglikes: np.ndarray, name: str = "the utterance") -> None:
-        """Take the search on by the frames of `loglikes`, float32 (T, num_pdfs), natural logarithms.
+        """Advance the search by the frames of `loglikes`, float32 (T, num_pdfs), natural logarithms.
 
-        Raises UserError, naming the utterance, for likelihoods that are not finite or of another model.
+        Raises UserError, naming the utterance, for likelihoods that are not finite or from another model.
         """
         begin = time.thread_time()
         loglikes, scale = self._checked(loglikes, name), np.float32(self.options.acoustic_scale)
@@ -70,14 +70,14 @@ class UtteranceSearch:
         self.num_frames += len(loglikes)
         self._pools = token_passing.advance(self.graph.tables, loglikes, scale, self._limits, self._pools)
         if self._pools.place[token_passing.STATUS] == token_passing.NEGATIVE_CYCLE:
-            raise UserError(f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; make the graph anew")
+            raise UserError(f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; create the graph again")
         self._cpu_s += time.thread_time() - begin
 
     def _checked(self, loglikes, name: str) -> np.ndarray:
         loglikes = np.ascontiguousarray(loglikes, np.float32)
         if loglikes.ndim != 2 or loglikes.shape[1] < self.graph.num_pdfs:
             raise UserError(f"{name}: log-likelihoods of shape {loglikes.shape}, but the graph's model has {self.graph.num_pdfs} pdfs; "
-                            "decode with the model the graph was made with")
+                            "decode with the model that the graph was created with")
         finite = np.isfinite(loglikes)
         if not finite.all():
             frame, pdf = np.argwhere(~finite)[0]
@@ -87,13 +87,13 @@ class UtteranceSearch:
         return loglikes
 
     def best_path(self) -> Path:
-        """The best path so far, to any state; its costs are not told (zeros)."""
+        """The best path so far to any state; its costs are not computed (zeros)."""
         arcs = token_passing.best_arcs(self._pools)
         words, tids = self.graph.words[arcs], self.graph.tids[arcs]
         return Path(words[words != 0].tolist(), tids[tids != 0], 0.0, 0.0)
 
     def final_gap(self) -> float:
-        """By how much the best path that may end here is worse than the best one; inf where none may."""
+        """The cost difference of the best path to a final state and the best path so far; inf if no state is final."""
         tokens, place = self._pools.tokens, self._pools.place
         newest = tokens[place[token_passing.BEGIN] : place[token_passing.NUM_TOKENS]]
         return float((newest["cost"] + self.graph.finals[newest["state"]]).min() - newest["cost"].min())
@@ -104,7 +104,7 @@ class UtteranceSearch:
         return np.concatenate([np.zeros((0, self._loglikes[0].shape[1] if self._loglikes else 1), np.float32), *self._loglikes])
 
     def finish(self) -> Lattice:
-        """The lattice, as `Decoder.decode` describes it. The search is over then."""
+        """End the search and return the lattice, as `Decoder.decode` describes it."""
         begin = time.thread_time()
         graph, loglikes = self.graph, self._all_loglikes()
         reached = token_passing.finish_search(self._pools, graph.finals, self._limits.lattice_beam)

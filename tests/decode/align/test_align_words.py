@@ -45,7 +45,7 @@ def paths(lattice: CompactLattice, limit: int = 4000) -> list:
 
 
 def content(lattice: CompactLattice) -> dict:
-    """{words: (transition-ids, total cost)} of all paths, which must have different words."""
+    """{words: (transition-ids, total cost)} of all paths, which must have distinct words."""
     found: dict = {}
     for arcs, end in paths(lattice):
         path = lattice.path(arcs, end)
@@ -66,7 +66,7 @@ def spans(lattice: CompactLattice, arcs) -> list:
 
 
 def phone_spans(system: System, tids) -> list:
-    """(phone, first frame, end) by the segmentation of alignments."""
+    """(phone, first frame, end) by `split_to_phones`."""
     segments = split_to_phones(system.trans, {"path": np.array(tids)})
     return list(zip(segments.phones.tolist(), segments.starts[:-1].tolist(), segments.starts[1:].tolist()))
 
@@ -98,7 +98,7 @@ def chosen(found: list) -> list:
 
 
 def mixed_chain(rng, words, tids, first: str = "") -> CompactLattice:
-    """A lattice of one path with a word or transition-id an arc, mixed at random, or all words `first`, or all "tids"."""
+    """A lattice of one path with a word or a transition-id per arc, in random order, or all words or all transition-ids first."""
     order = rng.permuted(np.repeat([True, False], [len(words), len(tids)]))
     order = np.sort(order)[:: -1 if first == "words" else 1] if first else order
     words, tids = iter(words), iter(tids)
@@ -133,7 +133,7 @@ def test_each_arc_is_one_word_or_silence_with_its_frames(system, lexicon, compac
 
 
 def chain(words, strings) -> CompactLattice:
-    """The lattice of one path: a word (0: none) and transition-ids an arc."""
+    """The lattice of one path; each arc has a word (0: none) and transition-ids."""
     num, tids = len(words), np.concatenate(strings).astype(np.int32)
     ends, finals = np.append(0, np.cumsum([len(string) for string in strings])), [np.inf] * num + [0]
     no_strings = np.zeros(num + 2, int), np.empty(0, np.int32)
@@ -142,7 +142,7 @@ def chain(words, strings) -> CompactLattice:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_words_may_stand_before_and_after_their_phones(system, lexicon, compact, seed):
-    """Words and transition-ids of a path, each in their order but mixed at random, among them all words first and all words last."""
+    """Words and transition-ids keep their order but are interleaved at random, including all words first and all words last."""
     rng = np.random.default_rng(seed)
     lattice = compact[seed % len(compact)]
     found = paths(lattice)
@@ -153,7 +153,7 @@ def test_words_may_stand_before_and_after_their_phones(system, lexicon, compact,
 
 
 class Ambiguous:
-    """Words of up to three out of two phones, so that several go on where others end; one of the phones is also the silence."""
+    """Words of one to three phones from a set of two, so that some words are prefixes of others; one phone is also the silence."""
 
     def __init__(self, system: System, seed: int):
         self.rng, self._trans = np.random.default_rng(seed), system.trans
@@ -183,7 +183,7 @@ def test_a_path_is_divided_in_one_way_where_pronunciations_are_ambiguous(system)
 
 
 def test_posteriors_of_words_are_those_of_the_paths_before_the_alignment(system):
-    """How often each word is expected by all paths of the lattice, though some can be divided in several ways."""
+    """The expected count of each word over all paths of the lattice is unchanged, although some paths can be divided in several ways."""
     num_ambiguous = 0
     for seed in range(20):
         toy = Ambiguous(system, seed)
@@ -200,7 +200,7 @@ def test_posteriors_of_words_are_those_of_the_paths_before_the_alignment(system)
 
 
 def side_by_side(chains: list[CompactLattice], costs) -> CompactLattice:
-    """The lattice of the paths of several lattices of one path each, which have these graph costs and no acoustic ones."""
+    """The union of lattices of one path each, with these graph costs and acoustic costs of 0."""
     sources, targets, first = [], [], 1
     for one in chains:
         sources += [0, *range(first, first + one.num_arcs - 1)]
@@ -214,7 +214,7 @@ def side_by_side(chains: list[CompactLattice], costs) -> CompactLattice:
 
 
 def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
-    """In alignments that are not reordered phones end where split_to_phones finds them."""
+    """In alignments that are not reordered, phones end at the times of split_to_phones."""
     trans, found = system.trans, 0
     for lattice in compact:
         path = best_path(lattice, SCALE)
@@ -227,7 +227,7 @@ def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
 
 
 def test_a_word_broken_off_at_the_end_keeps_its_frames(system, lexicon):
-    """Also where nothing is left of it."""
+    """A word without any frame is kept, too."""
     word, pron = next((ids[0], pron) for pron, ids in sorted(system.lang.pronunciation_ids.items()) if len(pron) > 2)
     first = [tid for tid in range(1, system.trans.num_tids + 1)
              if system.trans.tid2phone[tid] == pron[0] and not system.trans.is_self_loop[tid]][:2]
@@ -241,7 +241,7 @@ def test_a_word_broken_off_at_the_end_keeps_its_frames(system, lexicon):
 def test_phones_that_are_no_words_are_refused(system, compact):
     foreign = align_lexicon([(1, (999,)), (0, (system.lang.phones["SIL"],))])
     spoken = prune(next(lattice for lattice in compact if best_path(lattice, SCALE).words), 0.0, SCALE)
-    with pytest.raises(UserError, match="utt-3: its phones are not those of its words"):
+    with pytest.raises(UserError, match="utt-3: its phones do not match its words"):
         align_words(spoken, system.trans, foreign, name="utt-3")
 
 

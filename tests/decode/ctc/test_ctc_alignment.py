@@ -1,4 +1,4 @@
-"""Units as phones, against enumeration."""
+"""CTC units in place of phones, against enumeration."""
 
 import itertools
 import re
@@ -11,7 +11,7 @@ WORDS = {1: [(2, 3), (4,)], 2: [(2, 2, 3)], 3: [(2,)]}
 
 
 def test_blanks_stand_between_the_units_of_a_word():
-    """Every sequence of up to five labels, by regular expressions: at most one blank between two units, none at the ends; alone it is silence."""
+    """All sequences of up to five labels against regular expressions: at most one blank between units, none at the ends; silence."""
     lexicon = with_blanks(align_lexicon([(0, (BLANK,)), *((word, spelling) for word, spellings in WORDS.items() for spelling in spellings)]), BLANK)
     patterns = {word: [re.compile(f"{BLANK}?".join(map(str, spelling))) for spelling in spellings] for word, spellings in WORDS.items()}
     patterns[0] = [re.compile(str(BLANK))]

@@ -63,7 +63,7 @@ def test_greedy_joins_repeats_unless_a_blank_is_between():
 
 @pytest.mark.parametrize("path, words", [([2, 1, 3], ("ab",)), ([1, 2, 0, 1], ("<unk>", "a")), ([4, 1, 0, 1, 2, 4, 1], ("<unk>", "a", "<unk>"))])
 def test_the_unknown_unit_is_no_letter(path, words):
-    """A word of nothing else is <unk>, which costs what the language model says."""
+    """A word of this unit only is <unk>, with the language model's cost."""
     log_posteriors = np.log(0.96 * np.eye(len(UNITS))[path] + 0.008)
     best = PrefixDecoder(UNITS).decode(log_posteriors)[0]
     assert greedy(log_posteriors, UNITS).words == best.words == words and best.units == tuple(unit for unit in path if unit)
@@ -99,7 +99,7 @@ def test_language_model_as_by_rescoring_everything(model):
 
 
 def test_defaults_are_those_that_the_recipe_has_chosen(model):
-    """On dev; without a language model nothing has to be made up for."""
+    """Tuned on dev; without a language model, there is no word bonus."""
     log_posteriors, arpa = posteriors(9), read_arpa(model[0])
     for lm, told in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
         chosen, told = (PrefixDecoder(UNITS, options, lm).decode(log_posteriors) for options in (PrefixOptions(), PrefixOptions(**told)))
@@ -118,7 +118,7 @@ def test_a_narrow_beam_never_counts_an_alignment_twice(num_prefixes):
 
 
 def test_a_wide_beam_finds_what_a_wider_one_does(model):
-    """Words of the model, spoken for two to three frames a unit in noise."""
+    """Words of the model with two to three noisy frames per unit."""
     rng, path = np.random.default_rng(1), []
     for unit in [2, 3, 2, 4, 3, 2, 3, 4, 3, 3, 2, 2]:
         path += [0] * int(rng.integers(1, 3)) + [unit] * int(rng.integers(2, 4))
@@ -132,7 +132,7 @@ def test_a_wide_beam_finds_what_a_wider_one_does(model):
 
 @pytest.mark.parametrize("num_prefixes", [1, 2, 3])
 def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
-    """Else the x, a little likelier than the b, would put the word out of a beam of one."""
+    """Otherwise the x, slightly more likely than the b, would remove the word from a beam of one."""
     units, rare = ["<blk>", "<unk>", "\u2581a", "b", "x"], 1e-4
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["ab", "ac"], (0,)))
     posteriors = [[rare, rare, 1 - 4 * rare, rare, rare], [rare, rare, rare, 0.48, 0.52 - 3 * rare], [1 - 4 * rare, rare, rare, rare, rare]]
@@ -141,18 +141,18 @@ def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
 
 
 def test_words_that_no_units_spell_are_told(tmp_path, caplog):
-    """Capitals, and the letters of <unk> alone."""
+    """Words in capitals, and words with letters that only <unk> contains."""
     def decoder(*words):
         write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, [*words, "<unk>"], (0,)))
         return PrefixDecoder(UNITS, arpa=read_arpa(tmp_path / "lm.arpa"), lm_name="lm.arpa")
 
-    with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; 2 of them can in another case: rewrite"):
+    with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; 2 of them can in another case: convert"):
         decoder("AB", "BA")
     with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; give a model of words in the spelling"):
         decoder("unk", "aunk")
     decoder("ab", "bax", "BA")
     told = caplog.text
-    assert "2 of its 3 words have letters that are in no unit, so they cannot be found (bax BA); 1 of them can in another case: rew" in told
+    assert "2 of its 3 words have letters that are in no unit, so they cannot be recognised (bax BA); 1 of them can in another case: con" in told
     decoder("ab", "b")
     assert caplog.text == told
 
@@ -173,4 +173,4 @@ def test_what_cannot_be_decoded_is_named(decode):
     for scores in (posteriors(0) + 0.2, 0.5 * posteriors(0), np.exp(posteriors(0)), 10 * posteriors(0), 1e4 + posteriors(0)):
         with pytest.raises(UserError, match=r"utt7: the probabilities of the units at frame 0 add up to \S+, not to 1; give natural logarithms"):
             decode(scores, "utt7")
-    decode(posteriors(0) + 0.05 * np.random.default_rng(0).uniform(-1, 1, (5, 5)), "utt7")  # as from a compressed table
+    decode(posteriors(0) + 0.05 * np.random.default_rng(0).uniform(-1, 1, (5, 5)), "utt7")  # rounding of a compressed table

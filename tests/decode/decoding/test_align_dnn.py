@@ -1,4 +1,4 @@
-"""Alignment by a network whose log-likelihoods are, to a number for each frame, those of a GMM: the alignments are the GMM's."""
+"""Alignment with a network whose log-likelihoods equal those of a GMM up to a constant per frame: the alignments are equal."""
 
 import shutil
 from dataclasses import replace
@@ -31,7 +31,7 @@ BEAMS = AlignOptions(beam=30.0, retry_beam=100.0)
 
 
 def network_of(means: np.ndarray, log_priors: torch.Tensor) -> AcousticModel:
-    """Logits m'x - m'm / 2 + log prior: relu(x) - relu(-x) = x. Log-likelihoods of unit Gaussians, less what is the same for all."""
+    """Logits m'x - m'm / 2 + log prior: relu(x) - relu(-x) = x. Log-likelihoods of unit Gaussians, without common terms."""
     network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=2 * DIM, activation="relu"), DIM, len(means))
     hidden, output = network.affine_layers
     means = torch.from_numpy(means).float()
@@ -45,7 +45,7 @@ def network_of(means: np.ndarray, log_priors: torch.Tensor) -> AcousticModel:
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory):
-    """(specification of the work, pdfs of silence, its transition model)."""
+    """(AlignSpec, pdfs of silence, transition model)."""
     path = tmp_path_factory.mktemp("align_dnn")
     data, lang_path = write_corpus(path, num_utterances=12)
     lang, model = LangDir(lang_path), path / "model"

@@ -1,4 +1,4 @@
-"""From transcripts to word errors with a CTC network's output made up: units, lang directory, graph, three searches, scoring."""
+"""From transcripts to word errors with synthetic CTC posteriors: units, lang directory, graph, three searches, scoring."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXT = {"a-1": "the cat sat on the mat", "a-2": "a bat", "b-1": "the rat and the
 
 
 def spoken(units: np.ndarray, num_units: int, rng) -> np.ndarray:
-    """Log posteriors, float32 (T, num_units), of units with one to three frames each and blanks between most of them."""
+    """Log posteriors, float32 (T, num_units), for units of one to three frames with blanks between most of them."""
     path = [0]
     for unit in units:
         path += [0] * int(unit == path[-1] or rng.integers(0, 2)) + [unit] * int(rng.integers(1, 4))
@@ -103,7 +103,7 @@ def test_prefix_with_a_language_model_lists_and_lattices(exp):
 
 
 def test_lists_by_several_threads(exp, tmp_path, monkeypatch):
-    """At once, and as one thread finds them."""
+    """Two utterances are decoded at once, with the result of a single thread."""
     together, search, calls = threading.Barrier(2, timeout=30), PrefixDecoder.decode, itertools.count()
 
     def search_together(self, log_posteriors, utt):
@@ -131,7 +131,7 @@ def test_graph_scoring_rescoring_and_lists(exp):
 
 
 def test_words_have_times_and_confidences(exp):
-    """Those of the likeliest units of the frames: a word takes the frames from its first unit's to its last one's."""
+    """Times are those of the most likely unit of each frame: a word extends from its first unit's first frame to its last unit's end."""
     decode(exp, "timed", "--search", "wfst", "--graph-dir", exp / "graph")
     run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "timed", exp / "ctm")
     found = [CtmLine.parse(line) for line in (exp / "ctm/ctm").read_text().splitlines()]
@@ -151,7 +151,7 @@ def test_words_have_times_and_confidences(exp):
 
 
 def test_lists_are_spelled_with_the_words_that_were_found(exp, tmp_path):
-    """These have other numbers in the lang directory."""
+    """The words have different ids in the lang directory."""
     data, out = tmp_path / "data", tmp_path / "greedy"
     data.mkdir()
     write_table(data / "text", {"a-2": TEXT["a-2"]})
@@ -168,10 +168,10 @@ def test_lists_are_spelled_with_the_words_that_were_found(exp, tmp_path):
 
 
 def test_lists_have_no_times(exp):
-    """Nor has the lang directory the numbers of their words."""
+    """The ids of their words also differ from those of the lang directory."""
     decode(exp, "untimed", "--search", "greedy")
-    for told in ("has another id there than in .*greedy and prefix search .* have none: decode with --search wfst",
-                 "words without transition-ids, so nobody knows when they were said; decode with --search wfst"):
+    for told in ("does not have the same id as in .*greedy and prefix search .* have no graph, decode with --search wfst",
+                 "words without transition-ids, so their times are unknown; decode with --search wfst"):
         with pytest.raises(UserError, match=told):
             run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "untimed", exp / "no_ctm")
         (exp / "untimed/words.txt").unlink(missing_ok=True)
@@ -180,14 +180,14 @@ def test_lists_have_no_times(exp):
 def test_times_want_the_model_or_the_units(exp, tmp_path):
     decode(exp, "of_elsewhere", "--search", "wfst", "--graph-dir", exp / "graph")
     flags = ("--nj", 1, "--model-dir", tmp_path, exp / "data", exp / "lang_test", exp / "of_elsewhere", tmp_path / "out")
-    told = f"{tmp_path}: no acoustic model, neither final.mdl nor a CTC network's units/units.txt; give the directory of the model that made the lattices"
+    told = f"{tmp_path}: no acoustic model, neither final.mdl nor a CTC network's units/units.txt; give the directory of the model of the lattices"
     for step in (("get_ctm.py", "--lmwt", 10), ("align_lattices.py",)):
         with pytest.raises(UserError, match=told):
             run_here(*step, *flags)
 
 
 def test_frames_that_the_network_leaves_out_are_an_input_of_the_search_in_a_graph(exp, tmp_path):
-    """Its real-time factors go by them."""
+    """Real-time factors depend on the frame subsampling."""
     write_subsampling(tmp_path, 3)
     for search in SEARCHES:
         spec = CtcSpec(search, exp / "data", tmp_path, exp / "units", tmp_path, 1, 1, exp / "post.scp", exp / "graph")
@@ -195,7 +195,7 @@ def test_frames_that_the_network_leaves_out_are_an_input_of_the_search_in_a_grap
 
 
 def test_a_network_gives_the_same_as_its_posteriors(exp):
-    """Divided by the priors of units where a graph is searched."""
+    """For the search in a graph, posteriors are divided by the priors of the units."""
     num_units, names = len(Subwords.read(exp / "units")), sorted(TEXT)
     network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=16), 3, num_units).eval()
     x = {utt: torch.randn(12, 3, generator=torch.Generator().manual_seed(n)) for n, utt in enumerate(names)}
@@ -252,7 +252,7 @@ def test_networks_of_an_earlier_pyasr_have_no_priors_for_a_graph(tmp_path):
 
 
 def test_what_is_decoded_again_when_it_changes(tmp_path):
-    """The network's files and the tables that it reads, CMVN's if it wants that; none of these where posteriors stand for it."""
+    """Inputs are the network's files and its tables, with cmvn.scp if it uses CMVN; with --posteriors, none of these."""
     data, net, units = (tmp_path / name for name in ("data", "net", "units"))
     for path in (data / "feats.scp", data / "utt2spk", data / "cmvn.scp", net / "final.nnet", net / "final.mat", units / "units.txt"):
         path.parent.mkdir(exist_ok=True)
@@ -266,7 +266,7 @@ def test_what_is_decoded_again_when_it_changes(tmp_path):
 
 
 def test_features_of_another_kind_than_the_networks_are_refused(tmp_path):
-    """But where posteriors stand for both."""
+    """With --posteriors, features and network are not compared."""
     for name, options in {"train": FbankOptions(), "test": MfccOptions(num_ceps=23), "net": None, "units": None}.items():
         (tmp_path / name).mkdir()
         if options:
@@ -302,7 +302,7 @@ def test_a_list_as_a_lattice():
     (["--search", "prefix", "--beam", 8, "--determinize", "true"], "--beam, --determinize do not go with --search prefix; leave them out"),
     (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--word-bonus does not go with --search wfst; leave it out"),
     (["--search", "prefix", "--lm-weight", 0.5, "--oov-cost", 9], "--lm-weight, --oov-cost do nothing without --lm; leave them out"),
-    (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; it comes from utils/make_ctc_graph.py"),
+    (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; create it with utils/make_ctc_graph.py"),
 ])
 def test_impossible_options(exp, options, told):
     with pytest.raises(UserError, match=told):
@@ -323,6 +323,6 @@ def test_posteriors_of_other_units_and_graphs_of_other_units(exp, tmp_path):
         run_here("decode_ctc.py", "--nj", 1, "--units-dir", exp / "units", "--posteriors", tmp_path / "post.scp", exp / "data", exp,
                  tmp_path / "out")
     run_here("train_subwords.py", "--num-units", 16, exp / "data", tmp_path / "units", folder="utils")
-    with pytest.raises(UserError, match="phones.txt: the unit '.*' of .* has another number there, or none; make the graph"):
+    with pytest.raises(UserError, match="phones.txt: the unit '.*' of .* has another id or is missing; create the graph"):
         run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--graph-dir", exp / "graph", "--units-dir", tmp_path / "units",
                  "--posteriors", exp / "post.scp", exp / "data", exp, tmp_path / "out")

@@ -60,7 +60,7 @@ def exp(tmp_path):
 
 
 def make_graph(graph: Path) -> None:
-    """Any sequence of words: the phone's exit on entering its state, then its self-loop, then back."""
+    """A graph of any sequence of words: the phone's exit transition into its state, then its self-loop, then back to the start."""
     arcs = [arc for k in range(3) for arc in ((0, 2 * k + 2, k + 1, 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
     write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
@@ -74,7 +74,7 @@ def network_of(num_pdfs: int) -> AcousticModel:
 
 
 def decode(exp: Path, *arguments: str):
-    """The finished process."""
+    """Run the step as a process and return it when it has ended."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, ROOT / "steps/decode.py", *arguments, "model/graph", "data", "model/decode"]
     return subprocess.run(words, cwd=exp, env=environment, capture_output=True, text=True)
@@ -102,7 +102,7 @@ def test_words_lattices_and_report(exp):
 
 
 def test_a_decoding_is_up_to_date_whether_or_not_the_model_of_its_graph_is_named(exp, caplog):
-    """Also one by an earlier version, which recorded no model directory where none was given."""
+    """Also of an earlier version, which recorded no model directory if none was given."""
     words = ["--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode"]
     run_here("decode.py", *words)
     done = exp / "model/decode/.done.json"
@@ -130,7 +130,7 @@ def test_threads_that_decode_compute_on_one_core_each(exp, monkeypatch, num_thre
 
 
 def test_a_lang_directory_of_other_word_numbers_spells_nothing_wrongly(exp):
-    """A word has come to it after the graph was made."""
+    """A word was added to the language directory after the graph was created."""
     write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
     (exp / "lang").mkdir()
     SymbolTable.of(["<eps>", "newcomer", *WORDS]).write(exp / "lang/words.txt")
@@ -145,7 +145,7 @@ def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
     write_subsampling(exp / "model", 3)
     assert decode(exp, "--nj", "1", "--determinize", "false").returncode == 0
     seconds = [json.loads((exp / "model" / name / "totals.json").read_text())["audio_s"] for name in ("compact", "decode")]
-    assert seconds == pytest.approx([0.8, 2.4])  # a frame of the lattices lasts as long as the model says
+    assert seconds == pytest.approx([0.8, 2.4])  # the model determines the frame shift of the lattices
     raw, compact = (dict(read_either(exp / "model" / name / "lat.1.gz")) for name in ("decode", "compact"))
     for utt in TRUTH:
         assert isinstance(raw[utt], Lattice) and isinstance(compact[utt], CompactLattice)
@@ -180,7 +180,7 @@ def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
 
 
 def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
-    """The parts go by durations, which may have come to be known; those of the same parts are."""
+    """Parts depend on durations, which may have become known since; results of unchanged parts are kept."""
     out = tmp_path / "out"
     out.mkdir()
     for durations, is_kept in ((None, False), (None, True), ([9, 1, 1, 1], False), ([9, 1, 1, 1], True)):
@@ -193,7 +193,7 @@ def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
 
 @pytest.mark.parametrize("flags, num_paths", [(["--lattice-beam", "8"], 2), (["--lattice-beam", "3"], 1), (None, 1)])
 def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
-    """Two words 6.75 apart at the scale of the decoding, 15 at the scale of who reads them; of a decoding that tells neither, it is 0.1."""
+    """The costs of two words differ by 6.75 at the decoding's scale, by 15 at the reader's. The default scale, without a record, is 0.1."""
     assert decode(exp, "--nj", "1", "--determinize", "false", *(flags or [])).returncode == 0
     archive, done = exp / "model/decode/lat.1.gz", exp / "model/decode/.done.json"
     content = json.loads(done.read_text())
@@ -207,13 +207,13 @@ def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
 
 
 @pytest.mark.parametrize("spoil,message", [
-    (lambda exp: (exp / "model/graph/HCLG.fst").unlink(), "model/graph/HCLG.fst: no such file; it comes from utils/make_graph.py"),
-    (lambda exp: (exp / "data/feats.scp").unlink(), "data/feats.scp: no such file; it comes from steps/make_mfcc.py"),
+    (lambda exp: (exp / "model/graph/HCLG.fst").unlink(), "model/graph/HCLG.fst: no such file; create it with utils/make_graph.py"),
+    (lambda exp: (exp / "data/feats.scp").unlink(), "data/feats.scp: no such file; create it with steps/make_mfcc.py"),
     (lambda exp: (exp / "model/graph/HCLG.fst").write_bytes(b"no graph"), "HCLG.fst: not an OpenFst binary file"),
     (lambda exp: write_fst(exp / "model/graph/HCLG.fst", Fst.from_arcs(2, 0, [0], [99], [1], [0.0], [1], {1: 0.0})),
-     "the decoding graph has transition-id 99 but the model only 6"),
+     "the decoding graph has transition-id 99 but the model has only 6"),
     (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
-    (lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"), "num_pdfs: the graph was made of a model with 4 pdfs, this one has 3"),
+    (lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"), "num_pdfs: the graph is for a model with 4 pdfs, but this model has 3"),
     (lambda exp: network_of(4).save(exp / "model/final.nnet"), "final.nnet: the network has 4 outputs, but final.mdl in the same directory has 3 pdfs"),
 ])
 def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
@@ -239,7 +239,7 @@ def test_features_that_are_not_numbers_name_the_utterance(exp):
 
 
 def test_features_without_frames_are_none(exp):
-    """As Kaldi writes them for audio that is shorter than a frame: the utterance is named, and has no words."""
+    """Kaldi writes empty features for audio shorter than a frame: the utterance is named, and has no words."""
     reader, places = ArkReader(), read_scp(exp / "data/feats.scp")
     with ArkWriter(exp / "data/g.ark", exp / "data/feats.scp") as writer:
         for utt, place in places.items():
@@ -250,7 +250,7 @@ def test_features_without_frames_are_none(exp):
 
 
 def test_utterances_without_features_count_as_deletions(exp):
-    """They are named by decoding and by scoring; their words are in the denominator and among the deletions."""
+    """Decoding and scoring name the utterances; their words count in the denominator and as deletions."""
     write_table(exp / "data/feats.scp", {utt: rx for utt, rx in read_scp(exp / "data/feats.scp").items() if utt not in ("a-1", "b-1")})
     write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
     decoded = decode(exp, "--nj", "2")
@@ -280,7 +280,7 @@ def test_features_of_other_options_than_the_models_are_refused(exp):
 
 
 def words_at(graph: Path, num: int) -> None:
-    """A graph in which no more than the first `num` phones are words."""
+    """A graph in which only the first `num` phones are words."""
     arcs = [arc for k in range(3)
             for arc in ((0, 2 * k + 2, (k + 1) * (k < num), 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]  # fmt: skip
     sources, ilabels, olabels, weights, targets = zip(*arcs)
@@ -289,22 +289,22 @@ def words_at(graph: Path, num: int) -> None:
 
 @pytest.mark.parametrize("num_words, told", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
 def test_hypotheses_that_are_mostly_empty(exp, num_words, told, caplog):
-    """With one word, which three of four utterances have, there is no warning."""
+    """If three of four utterances have a word, there is no warning."""
     words_at(exp / "model/graph", num_words)
     run_here("decode.py", "--nj", 2, exp / "model/graph", exp / "data", exp / "model/decode")
-    sentence = f"{exp}/data: no word was found in {told}; the usual causes are features that were not made as the model's were"
+    sentence = f"{exp}/data: no word was found in {told}; the usual causes are features that differ from those of the model"
     assert (sentence in caplog.text) == bool(told) and ("no word was found" in caplog.text) == bool(told)
 
 
 def test_nothing_to_decode_is_an_error(exp):
     write_table(exp / "data/utt2spk", {"c-1": "c"})
-    with pytest.raises(UserError, match="data: none of its utterances has features, so nothing is decoded"):
+    with pytest.raises(UserError, match="data: no utterance has features, so none was decoded"):
         run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
     assert not (exp / "model/decode").exists()
 
 
 def test_few_arcs_a_frame_are_not_told_as_none(exp, caplog):
-    """A long word has one arc."""
+    """A long word has a single arc."""
     with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
         for utt in TRUTH:
             writer.write(utt, np.repeat(6 * np.eye(3, dtype=np.float32)[:1], 400, 0))
@@ -312,5 +312,5 @@ def test_few_arcs_a_frame_are_not_told_as_none(exp, caplog):
         run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
     num_arcs = json.loads((exp / "model/decode/totals.json").read_text())["num_arcs"]
     assert 0 < num_arcs / 1600 < 0.05
-    told = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) a frame", caplog.text)[1])
+    told = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) per frame", caplog.text)[1])
     assert told == pytest.approx(num_arcs / 1600, rel=0.05)

@@ -1,4 +1,4 @@
-"""steps/decode_fmllr.py where speakers distort their features: adapted, they are understood; divided among jobs, too."""
+"""steps/decode_fmllr.py on speakers with distorted features: adaptation recovers the words, also with several jobs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ DISTORTIONS = {"a": np.eye(3), "b": np.array([[0.7, 0.3, 0.0], [-0.2, 1.2, 0.1],
 
 
 def write_data(data: Path) -> dict[str, str]:
-    """Twelve utterances of six words by each of two speakers; the words, spelled."""
+    """Twelve utterances of six words for each of two speakers; returns their words as text."""
     rng, said = np.random.default_rng(0), {}
     data.mkdir()
     with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
         for i in range(24):
             utt = f"{'ab'[i % 2]}-{i:02d}"
-            words = np.cumsum(rng.integers(1, NUM_WORDS, 6)) % NUM_WORDS  # never one twice in a row, which would sound like once
+            words = np.cumsum(rng.integers(1, NUM_WORDS, 6)) % NUM_WORDS  # a word twice in a row would sound like one
             frames = MEANS[np.repeat(words, FRAMES_PER_WORD)]
             frames = frames + np.sqrt(SPREAD) * rng.standard_normal(frames.shape)
             writer.write(utt, (frames @ DISTORTIONS[utt[0]].T + (1.0 if utt[0] == "b" else 0.0)).astype(np.float32))
@@ -55,7 +55,7 @@ def write_data(data: Path) -> dict[str, str]:
 
 
 def write_model_dir(model: Path) -> None:
-    """A phone a word; the alignment model is the same with wider Gaussians."""
+    """Each word is one phone; the alignment model has the same means and larger variances."""
     graph = model / "graph"
     (graph / "phones").mkdir(parents=True)
     trans = TransitionModel(Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_WORDS + 1), 0)), [(k + 1, 0, k) for k in range(NUM_WORDS)])
@@ -139,7 +139,7 @@ def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
     (dict(ilabels=lambda lattice: np.where(lattice.ilabels > 0, lattice.ilabels + 2 * NUM_WORDS, 0)), "transition-id [0-9]+ in frame"),
 ])
 def test_lattices_of_another_system_are_refused(exp, decoded, tmp_path, change, told):
-    """Transition-ids in the model's range and beyond it."""
+    """Lattices with transition-ids inside and outside the model's range."""
     spec, out = decoded
     shutil.copytree(out / "si", tmp_path / "si")
     with LatticeWriter(tmp_path / "si/lat.1.gz") as writer:
@@ -159,12 +159,12 @@ def test_lattices_of_other_features_are_refused(exp, decoded, tmp_path):
     write_table(data / "feats.scp", {utt: f"{rx}[0:39]" for utt, rx in features.items()})
     (tmp_path / "last").mkdir()
     other = replace(spec, decode=replace(spec.decode, data=data, out=tmp_path / "last"))
-    with pytest.raises(UserError, match="lat.1.gz: a-00: a lattice of 48 frames, the features have 40; give lattices of these features"):
+    with pytest.raises(UserError, match="lat.1.gz: a-00: the lattice has 48 frames but the features have 40; give lattices of these features"):
         first_stats(other, 1)
 
 
 def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_path):
-    """Their frames count; where the totals do not name them, they are of other features."""
+    """Lattices that end early are accepted if totals.json names them; otherwise they belong to other features."""
     spec, out = decoded
     data, reader = Path(shutil.copytree(exp[0] / "data", tmp_path / "data")), open_features(exp[0] / "data", exp[0] / "model")
     with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
@@ -192,7 +192,7 @@ def test_lattices_of_other_data_are_named(exp, decoded, tmp_path):
     for name in ("feats.scp", "utt2spk"):
         write_table(data / name, {f"x{utt}": value for utt, value in read_table(data / name).items()})
     (tmp_path / "last").mkdir()
-    with pytest.raises(UserError, match=f"lat.1.gz: its utterance 'a-00' is not in {data}/utt2spk; give the data directory that was decoded"):
+    with pytest.raises(UserError, match=f"lat.1.gz: the utterance 'a-00' is not in {data}/utt2spk; give the data directory that was decoded"):
         first_stats(replace(spec, decode=replace(spec.decode, data=data, out=tmp_path / "last")), 1)
 
 
@@ -218,7 +218,7 @@ def test_completed_passes_are_not_made_again(exp, decoded):
 
 @pytest.mark.parametrize("before, now", [(2, 1), (2, 4)])
 def test_passes_of_another_number_of_jobs_are_not_taken_over(exp, decoded, tmp_path, before, now):
-    """Interrupted before the last one, the passes begin anew: a job's part is another one; logs stay."""
+    """After an interruption before the last pass, other parts of the data restart all passes; logs remain."""
     run_passes(exp[0], tmp_path, before, last=PASSES[:2])
     (tmp_path / "last/log").mkdir()
     run_passes(exp[0], tmp_path, now)
@@ -252,7 +252,7 @@ def test_fewest_tokens_above_the_most_of_either_pass(flags, sentence):
 
 
 def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
-    """The first one reads no list of silence phones."""
+    """The first pass does not read the list of silence phones."""
     model = Path(shutil.copytree(exp[0] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("decode*")))
 
     def told() -> list[str]:
@@ -284,7 +284,7 @@ def test_each_pass_is_named_and_inputs_are_checked_once(exp, tmp_path, monkeypat
 
 
 def test_step(exp):
-    """The whole step, twice: the second time there is nothing to do."""
+    """Run the step twice: the second run finds its output up to date."""
     command = [sys.executable, ROOT / "steps/decode_fmllr.py", "--nj", "2", "--acoustic-scale", "0.3", "--fmllr-min-count", "100",
                "model/graph", "data", "model/decode"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -52,7 +52,7 @@ def test_words_that_the_new_model_lacks_are_named(exp, capsys):
     write_arpa_text(root / "small.arpa", random_ngrams(3, SPOKEN[:-1], (0, 8)))
     run_here("lm_rescore.py", "--nj", 1, "--oov-cost", 9, root / "lang", root / "small.arpa", root / "data", root / "decode", root / "new")
     told = capsys.readouterr().out
-    assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 beyond the back-off" in told
+    assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 in addition to the back-off" in told
 
 
 def test_a_rescoring_that_changes_nothing_is_told(exp, caplog):
@@ -60,7 +60,7 @@ def test_a_rescoring_that_changes_nothing_is_told(exp, caplog):
     for new in ("lang", "lang4"):
         caplog.clear()
         run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / f"new_{new}")
-        assert ("is the language model that the lattices have already" in caplog.text) == (new == "lang")
+        assert ("identical to the language model of the lattices" in caplog.text) == (new == "lang")
 
 
 def test_lists_of_one_path_are_told(exp, caplog):
@@ -74,15 +74,16 @@ def test_lists_of_one_path_are_told(exp, caplog):
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
     run_here("get_nbest.py", *flags, root / "decode", root / "single")
-    assert "every list has one path, because the lattices have no other; decode with a greater --lattice-beam" in caplog.text
+    assert "every list has one path, because the lattices have no other; decode with a larger --lattice-beam" in caplog.text
 
 
 def test_lattices_of_a_rescoring_are_not_rescored(exp):
-    """The old model's costs are in them no longer."""
+    """Lattices that were rescored no longer contain the costs of the old model."""
     root, _ = exp
     run_here("lm_rescore.py", "--nj", 2, root / "lang", root / "lang4", root / "data", root / "decode", root / "new")
     for old, new in (("lang", "lang4"), ("lang4", "lang")):
-        with pytest.raises(UserError, match="new: a rescoring has put the costs of .*/lang4/G.fst into its lattices .*; rescore the lattices as"):
+        told = "new: rescoring has replaced the costs of the decoding graph .* by those of .*/lang4/G.fst; rescore the original lattices"
+        with pytest.raises(UserError, match=told):
             run_here("lm_rescore.py", "--nj", 2, root / old, root / new, root / "data", root / "new", root / "again")
         assert not (root / "again").exists()
 
@@ -94,16 +95,16 @@ def spoil_words(root: Path) -> None:
 
 @pytest.mark.parametrize(("spoil", "new", "message"), [
     (lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(root / "lang4/words.txt"), "lang4",
-     "the word 'w0' has another id there than in"),
+     "the word 'w0' does not have the same id as in"),
     (lambda root: SymbolTable.of(["<eps>", "w1", "w0"]).write(root / "decode/words.txt"), "lang4",
-     "decode/words.txt: the word 'w0' has another id there than in .*lang/words.txt .2 and 1.; give the lang directory"),
-    (spoil_words, "lang4/arpa", "it has none of the words of"),
+     "decode/words.txt: the word 'w0' does not have the same id as in .*lang/words.txt .2 and 1.; give the lang directory"),
+    (spoil_words, "lang4/arpa", "contains none of the words of"),
     (lambda root: write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}}), "lang4", "is not in"),
     (lambda root: make_lang(root / "lang" / "x", 0, 1), "nowhere", "nowhere: no such file"),
     (lambda root: (root / "lang4/G.fst").unlink(), "lang4", "neither G.fst nor lm.arpa.gz in it"),
     (lambda root: (root / "decode/num_jobs").write_text("many\n"), "lang4", "decode/num_jobs: missing or not a number; decode with steps/decode.py"),
     (lambda root: (root / "decode/num_jobs").write_text("9999999999\n"), "lang4", "decode/num_jobs: not a number from 1 to 100000; decode with"),
-    (lambda root: write_fst(root / "lang/G.fst", poor_grammar(root)), "lang4", "whose costs the lattice should hold"),
+    (lambda root: write_fst(root / "lang/G.fst", poor_grammar(root)), "lang4", "whose costs the lattice should contain"),
 ])
 def test_bad_input_of_rescoring_is_one_sentence(exp, spoil, new, message):
     root, _ = exp
@@ -114,7 +115,7 @@ def test_bad_input_of_rescoring_is_one_sentence(exp, spoil, new, message):
 
 
 def poor_grammar(root: Path):
-    """A model of two of the words."""
+    """A model of only two of the words."""
     write_arpa_text(root / "poor", random_ngrams(3, SPOKEN[:2], (0, 2)))
     return arpa_to_fst(read_arpa(root / "poor"), WORDS)[0]
 
@@ -176,7 +177,7 @@ def test_oracle_wants_the_data_that_was_decoded(exp):
 
 
 def test_memory_for_each_lattice_does_not_grow_with_the_vocabulary(exp):
-    """Neither is the vocabulary copied or sorted for a lattice, which would take longer than the rescoring."""
+    """The vocabulary is not copied or sorted for each lattice, which would take longer than the rescoring."""
     root, bare = exp
     size, first = 60_000, UTTERANCES[0]
     SymbolTable.of(["<eps>", *SPOKEN, *(f"x{i}" for i in range(size)), "#0", "<s>", "</s>"]).write(root / "many.txt")
@@ -201,7 +202,7 @@ def test_memory_for_each_lattice_does_not_grow_with_the_vocabulary(exp):
 
 
 def test_tables_of_large_models_are_made_once_for_all_jobs(exp, monkeypatch):
-    """Beside the models, or where that cannot be, in the output until the step ends."""
+    """Tables are next to the models or, if that directory cannot be written, in the output until the step ends."""
     root, _ = exp
     models = root / "lang/G.fst", root / "lang4/arpa"
     run_here("lm_rescore.py", "--nj", 1, root / "lang", models[1], root / "data", root / "decode", root / "expected")

@@ -1,4 +1,4 @@
-"""Utterances of 1 frame to 10,000 decoded with networks over time, against exact searches; one too long for memory is refused by name."""
+"""Decoding of utterances of 1 to 10,000 frames with sequence networks, against exact searches, and errors for too long utterances."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = [f"w{k}" for k in range(1, NUM_PDFS + 1)]
 
 
 def save_network(path, lines: list[str], chunk: int, is_ctc: bool = False) -> None:
-    """Random, each of whose outputs is the greatest in some frames; of CTC with equal priors."""
+    """A random network; each output is the maximum in some frames. A CTC network has equal priors."""
     num_outputs, factor = (NUM_PDFS + 2, ACOUSTIC_FACTOR) if is_ctc else (NUM_PDFS, 1.0)
     network, random = LayeredNetwork(lines, DIM, num_outputs, chunk), torch.Generator().manual_seed(2)
     network.initialise(random)
@@ -47,7 +47,7 @@ def save_network(path, lines: list[str], chunk: int, is_ctc: bool = False) -> No
 
 @pytest.fixture(scope="module")
 def exp(tmp_path_factory):
-    """EXP/{data,model,hmm,ctc}: a model to copy, graphs of words that are phones, and of words that are units."""
+    """EXP/{data,model,hmm,ctc}: a model to copy, a graph with one phone per word, and a graph with one unit per word."""
     path = tmp_path_factory.mktemp("lengths")
     make_alignments(path / "model", make_data(path / "data", LENGTHS, NUM_PDFS))
     symbols = SymbolTable.of(["<eps>", *WORDS])
@@ -65,8 +65,8 @@ def exp(tmp_path_factory):
 
 
 def best_words(costs: np.ndarray, enter: np.ndarray, first: np.ndarray, is_word) -> tuple[float, list[int]]:
-    """(cost, words: the states that differ from the one before) of the best path by Viterbi's recursion: costs (T, S) of frames,
-    `enter` (S, S) from state to state, `first` (S) into the first one."""
+    """(cost, words) of the best path by Viterbi's recursion; a word begins where the state changes. Costs: `costs` (T, S) of frames,
+    `enter` (S, S) from state to state, `first` (S) into the first state."""
     best, back = first + costs[0], []
     for cost in costs[1:]:
         ways = best[:, None] + enter
@@ -81,7 +81,7 @@ def best_words(costs: np.ndarray, enter: np.ndarray, first: np.ndarray, is_word)
 
 
 def hmm_reference(scorer, features) -> tuple[float, list[int]]:
-    """Exact (cost, words) in `phone_loop`, where it is cheaper to stay in a word than to say it again."""
+    """Exact (cost, words) in `phone_loop`, where staying in a word is cheaper than entering it again."""
     enter = np.full((NUM_PDFS, NUM_PDFS), LEAVE_COST + WORD_COST)
     np.fill_diagonal(enter, STAY_COST)
     costs = -SCALE * scorer.log_likelihoods(features).astype(np.float64)
@@ -90,7 +90,7 @@ def hmm_reference(scorer, features) -> tuple[float, list[int]]:
 
 
 def ctc_reference(scorer, features) -> tuple[float, list[int]]:
-    """Exact (cost, words) of the best alignment; words that the graph lacks, of the second unit, cannot be said."""
+    """Exact (cost, words) of the best alignment; the second unit, <unk>, is not in the graph."""
     size = NUM_PDFS + 2
     enter = np.full((size, size), WORD_COST)
     enter[:, 0], enter[:, 1] = 0.0, np.inf
@@ -102,7 +102,7 @@ def ctc_reference(scorer, features) -> tuple[float, list[int]]:
 
 
 def check(exp, model, out, reference, scale: float) -> None:
-    """Words and costs of the lattices, whose acoustic costs have the scale, are those of the reference, and all frames were decoded."""
+    """All frames were decoded, and words and costs of the lattices at the acoustic scale are those of the reference."""
     scorer, reader = load_scorer(model), FeatureReader(exp / "data", InputOptions(cmvn="none"))
     found = {key: best_path(lattice, scale) for key, lattice in read_either(out / "lat.1.gz")}
     assert found.keys() == LENGTHS.keys()
@@ -139,7 +139,7 @@ def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
 
 
 def test_without_a_graph(exp, tmp_path):
-    """The greedy path is that of each frame's best unit; prefix search sums over it and others."""
+    """The greedy path has the best unit of each frame; prefix search sums over this and other paths."""
     save_network(tmp_path, *NETWORKS["BLSTM of whole utterances"], is_ctc=True)
     for search in ("greedy", "prefix"):
         run_here("decode_ctc.py", "--nj", 1, "--search", search, "--units-dir", exp / "ctc", exp / "data", tmp_path, tmp_path / search)
@@ -156,7 +156,7 @@ def test_without_a_graph(exp, tmp_path):
 
 
 def fails_beyond(most: int, monkeypatch) -> None:
-    """Let networks over time ask for more memory than there can be where an utterance is longer."""
+    """Make sequence networks allocate more memory than any host has for utterances longer than `most` frames."""
     compute = LayeredNetwork.log_posteriors
     monkeypatch.setattr(LayeredNetwork, "log_posteriors", lambda self, x: compute(self, x) if len(x) <= most else torch.empty(10**15))
 
@@ -166,7 +166,7 @@ TOO_LONG = "^a-2: memory is not enough for its 10000 frames: .*allocate.*; cut i
 
 @pytest.mark.parametrize("search", ["hmm", "greedy", "prefix", "wfst"])
 def test_an_utterance_too_long_for_memory_is_named(exp, tmp_path, monkeypatch, search):
-    """Nothing is left that looks finished."""
+    """No complete output file remains."""
     model = copy_of_model(exp, tmp_path / "model")
     save_network(model, *NETWORKS["BLSTM of whole utterances"], is_ctc=search != "hmm")
     fails_beyond(5000, monkeypatch)

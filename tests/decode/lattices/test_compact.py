@@ -16,7 +16,7 @@ SCALE = 0.1
 
 
 def random_lattice(seed: int, num_frames: int = 5) -> Lattice:
-    """Up to three states after each frame, arcs with transition-ids to the next frame, some without to another state of the same one."""
+    """Up to three states per frame; arcs with transition-ids lead to the next frame, arcs without to another state of the same frame."""
     rng, arcs = np.random.default_rng(seed), []
     firsts = np.cumsum([0, 1, *rng.integers(1, 4, num_frames)])
     for begin, middle, end in zip(firsts, firsts[1:], [*firsts[2:], None]):
@@ -59,7 +59,7 @@ def test_best_path_and_times_are_those_of_the_raw_lattice(seed):
 
 
 def final_string_lattice():
-    """State 2 -> 0 -> 1 with strings on an arc, on none, and on the final state; state 3 is not reached."""
+    """States 2 -> 0 -> 1: the first arc and the final state have strings, the second arc has none; state 3 is unreachable."""
     return compact_from_arcs(2, [0, 2, 3], [1, 0, 1], [7, 8, 9], [1, 2, 3], [10, 20, 30], (np.array([0, 0, 3, 4]), np.array([4, 5, 6, 9])),
                              [np.inf, 0.5, np.inf, np.inf], [np.inf, 5, np.inf, np.inf], (np.array([0, 0, 2, 2, 2]), np.array([1, 2])))
 
@@ -74,7 +74,7 @@ def test_arcs_in_any_order_and_final_strings():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_end_and_no_epsilons_keep_every_path(seed):
-    """Of paths that differ in epsilons before the end alone the best one."""
+    """Of paths that differ only in epsilons before the end, the best one is kept."""
     lattice = trim(random_compact(np.random.default_rng(seed), num_states=7, epsilons=0.6))
     closed, bare = with_one_end(lattice), without_epsilons(lattice)
     assert np.flatnonzero(np.isfinite(closed.final_graph)).tolist() == [closed.num_states - 1]
@@ -84,7 +84,7 @@ def test_one_end_and_no_epsilons_keep_every_path(seed):
 
 
 def best_by_labels(lattice) -> dict:
-    """{(transition-ids, words): least cost} of all paths."""
+    """{(transition-ids, words): lowest cost} of all paths."""
     found: dict = {}
     for *labels, graph, acoustic in compact_paths(lattice):
         found[tuple(labels)] = min(found.get(tuple(labels), np.inf), graph + acoustic)

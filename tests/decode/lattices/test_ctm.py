@@ -41,7 +41,7 @@ def system(tmp_path_factory) -> System:
 
 @pytest.fixture
 def exp(system, tmp_path) -> Path:
-    """Decoded utterances of two recordings, one without words, with the best path as transcript where the lattice is not empty."""
+    """Decoded utterances of two recordings, one without words; the transcript is the best path if the lattice is not empty."""
     lattices = {utt: determinize(system.lattice(seed), 5.0, SCALE)[0] for seed, utt in enumerate(list(UTTERANCES)[:3])}
     text = {utt: spell(system, best_path(lattice, SCALE).words) for utt, lattice in lattices.items()} | {"b-2": "w1"}
     (tmp_path / "data").mkdir()
@@ -80,7 +80,7 @@ def align(system: System, root: Path, phones: str) -> None:
 
 
 def spoken_words(system: System, path) -> list[tuple[str, int, int]]:
-    """(word, first frame, end) of a path, the phones of whose words are told apart by their positions."""
+    """(word, first frame, end) of a path, by the positions of its phones in their words."""
     segments = split_to_phones(system.trans, {"path": path.tids})
     kinds, edges = [system.lang.word_boundary[phone] for phone in segments.phones.tolist()], segments.starts.tolist()
     begins = [edges[i] for i, kind in enumerate(kinds) if kind in ("begin", "singleton")]
@@ -89,7 +89,7 @@ def spoken_words(system: System, path) -> list[tuple[str, int, int]]:
 
 
 def test_words_of_a_single_path_stand_where_its_phones_do(system, exp):
-    """With <unk>, whose phone stands alone; two utterances of one recording, a channel each."""
+    """Includes <unk>, a word of one phone, and two utterances of one recording on different channels."""
     lattices = {utt: prune(lattice, 0.0, SCALE) for utt, lattice in read_decode_dir(exp / "decode").items()}
     write_decode_dir(exp / "decode", lattices)
     expected = []
@@ -104,7 +104,7 @@ def test_words_of_a_single_path_stand_where_its_phones_do(system, exp):
 @pytest.mark.skipif(SCLITE is None, reason="sclite is not installed")
 @pytest.mark.parametrize("decode_mbr", ["true", "false"])
 def test_sclite_scores_the_ctm(system, exp, decode_mbr):
-    """The words of one speaker are the transcript, all those of the other are wrong; sclite's normalised cross entropy by its formula."""
+    """All words of one speaker are correct, all of the other are wrong; normalised cross entropy is compared with its formula."""
     lines = get_ctm(system, exp, "--decode-mbr", decode_mbr, "--posterior-scale", 1)
     text = read_table(exp / "data/text") | {"b-1": "w5 w5 w5"}
     rows = sorted((*RECORDINGS[recording], begin, utt) for utt, (recording, begin) in UTTERANCES.items())
@@ -135,16 +135,17 @@ def test_without_segments_times_are_those_of_the_utterance(system, exp):
 
 @pytest.mark.parametrize("step", [("get_ctm.py", "--lmwt", LMWT), ("align_lattices.py",)])
 def test_advice_where_the_model_is_missing(system, exp, step):
-    """Whether the directory was given, or is that above the lattices, or has a network without its transition model."""
+    """For the default directory, a given directory, and a directory of a network without its transition model."""
     words, elsewhere = (exp / "data", system.lang.path, exp / "decode", exp / "out"), exp / "elsewhere"
     told = "no acoustic model, neither final.mdl nor a CTC network's units/units.txt"
-    with pytest.raises(UserError, match=f"^{exp}: {told}; it is looked for in the directory above the lattices, give .* by --model-dir$"):
+    advice = "in the directory above the lattices; give the directory of their model as --model-dir"
+    with pytest.raises(UserError, match=f"^{exp}: {told}, {advice}$"):
         run_here(*step, *words)
-    with pytest.raises(UserError, match=f"^{elsewhere}: {told}; give the directory of the model that made the lattices as --model-dir$"):
+    with pytest.raises(UserError, match=f"^{elsewhere}: {told}; give the directory of the model of the lattices as --model-dir$"):
         run_here(*step, "--model-dir", elsewhere, *words)
     elsewhere.mkdir()
     (elsewhere / "final.nnet").touch()
-    with pytest.raises(UserError, match=f"^{elsewhere}: a network without final.mdl or, of CTC, units/units.txt; copy the file there"):
+    with pytest.raises(UserError, match=f"^{elsewhere}: a network without final.mdl or, for CTC, units/units.txt; copy the file from"):
         run_here(*step, "--model-dir", elsewhere, *words)
 
 
@@ -160,11 +161,11 @@ def test_times_of_a_model_that_leaves_out_frames(system, exp):
     for slow, fast in zip(three, one, strict=True):
         start_s = max(start for start in starts_s[fast.file, fast.channel] if start <= fast.begin_s)
         assert slow.begin_s - start_s == pytest.approx(3 * (fast.begin_s - start_s), abs=0.021) and slow.word == fast.word
-        assert slow.duration_s == pytest.approx(3 * fast.duration_s, abs=0.041)  # of times in hundredths
+        assert slow.duration_s == pytest.approx(3 * fast.duration_s, abs=0.041)  # times are rounded to 0.01 s
 
 
 def test_times_go_by_the_frames_of_the_features(system, exp):
-    """What the data directory says before what its features were made with, that before what the model was trained on."""
+    """The data directory takes precedence over the options of its features, and these over the options of the model's training data."""
     def last_s(shift_ms: int) -> float:
         return max(line.end_s for line in get_ctm(system, exp, out=f"ctm_{shift_ms}"))
 
@@ -197,7 +198,7 @@ def test_times_go_by_the_frames_of_the_features(system, exp):
     ("reco2file_and_channel", "call tape-1 A\n", "reco2file_and_channel has no recording 'reply' of utterance 'b-1'; add a line"),
     ("reco2file_and_channel", "call tape-1\nreply tape-1 B\n", "reco2file_and_channel: 'call tape-1' is not 'RECORDING FILE CHANNEL'"),
     ("segments", "a-1 call 0 1\n", "segments has no utterance '..[12]'; repair it with utils/fix_data_dir.py"),
-    ("utt2spk", "a-1 a\n", "its utterance '.-.' is not in .*utt2spk; give the data directory that was decoded"),
+    ("utt2spk", "a-1 a\n", "the utterance '.-.' is not in .*utt2spk; give the data directory that was decoded"),
 ])
 def test_data_that_does_not_fit_is_refused(system, exp, name, content, message):
     (exp / "data" / name).write_text(content)
@@ -225,7 +226,7 @@ def test_another_language_is_refused(system, exp):
     content = path.read_text()
     path.write_text("0 0 1\n1 1 2\n")
     try:
-        with pytest.raises(UserError, match=r"lat.1.gz: a-1: its phones are not those of its words; give the language directory"):
+        with pytest.raises(UserError, match=r"lat.1.gz: a-1: its phones do not match its words; give the language directory"):
             get_ctm(system, exp)
     finally:
         path.write_text(content)
@@ -236,10 +237,10 @@ def test_another_language_is_refused(system, exp):
     (lambda tids, num: tids % num + 1, "around frame [0-9]+ it is no path through the phones' HMMs"),
 ])
 def test_another_model_is_refused(system, exp, tids, message):
-    """Also one whose transition-ids are as many."""
+    """Including a model with the same number of transition-ids."""
     raw, num = read_decode_dir(exp / "decode"), system.trans.num_tids
     write_decode_dir(exp / "decode", {utt: replace(lattice, tids=tids(lattice.tids, num)) for utt, lattice in raw.items()})
-    told = f"lat.1.gz: a-1: {message}; give the model that the lattices were decoded with by --model-dir"
+    told = f"lat.1.gz: a-1: {message}; give the model of the lattices as --model-dir"
     for run in (get_ctm, partial(align, phones="true"), partial(align, phones="false")):
         with pytest.raises(UserError, match=told):
             run(system, exp)
@@ -247,9 +248,9 @@ def test_another_model_is_refused(system, exp, tids, message):
 
 
 def test_words_of_other_numbers_than_the_lattices_are_refused(system, exp):
-    """A word has come to the language directory after the graph was made."""
+    """A word was added to the language directory after the graph was created."""
     SymbolTable.of([word for word in system.lang.words.symbols if word != "w0"]).write(exp / "decode/words.txt")
-    told = r"decode/words.txt: the word 'w0' has another id there than in .*lang/words.txt \(none and \d+\); give the lang directory"
+    told = r"decode/words.txt: the word 'w0' does not have the same id as in .*lang/words.txt \(none and \d+\); give the lang directory"
     for run in (get_ctm, partial(align, phones="false")):
         with pytest.raises(UserError, match=told):
             run(system, exp)
@@ -280,7 +281,7 @@ def test_lines_go_through_text():
 
 @pytest.mark.parametrize("phones", ["true", "false"])
 def test_aligned_lattices_are_written(system, exp, phones):
-    """Words or phones on the frames that they have; an empty lattice stays empty."""
+    """Words or phones are on arcs with their frames; an empty lattice stays empty."""
     align(system, exp, phones)
     raw, aligned = read_decode_dir(exp / "decode"), read_decode_dir(exp / "aligned")
     assert aligned.keys() == raw.keys() and aligned["b-2"].empty
@@ -302,5 +303,5 @@ def test_aligned_lattices_are_written(system, exp, phones):
 def test_aligned_lattices_say_whose_costs_they_hold(system, exp):
     write_language_model(exp / "decode", [Path("lm/fourgram.arpa"), Path("lm/lstm/lm.nnet")])
     align(system, exp, "false")
-    with pytest.raises(UserError, match="the costs of lm/fourgram.arpa and lm/lstm/lm.nnet into its lattices"):
+    with pytest.raises(UserError, match="by those of lm/fourgram.arpa and lm/lstm/lm.nnet; rescore the original"):
         check_as_decoded(exp / "aligned")

@@ -25,7 +25,7 @@ ARRAYS = ("sources", "targets", "words", "graph_costs", "acoustic_costs", "strin
 
 
 def random_lattice(seed: int, num_frames: int = 5, exact: bool = False) -> Lattice:
-    """`exact`: costs are multiples of 1/8, so that many paths cost exactly the same."""
+    """A raw lattice. exact: costs are multiples of 1/8, so that many paths have equal costs."""
     rng = np.random.default_rng(seed)
     graph, loglikes = random_graph(rng, 6, 20, 4), -30 * rng.random((num_frames, 4))
     if exact:
@@ -34,7 +34,7 @@ def random_lattice(seed: int, num_frames: int = 5, exact: bool = False) -> Latti
 
 
 def kaldi_order(one, other) -> int:
-    """Negative if `one` goes first; a path is (total, graph, transition-ids)."""
+    """Negative if `one` is preferred; a path is (total, graph, transition-ids)."""
     for a, b in ((one[0], other[0]), (one[1], other[1]), (len(one[2]), len(other[2]))):
         if abs(a - b) > 1e-5:
             return -1 if a < b else 1
@@ -89,14 +89,14 @@ def test_ties_are_broken_by_graph_cost_then_by_the_greater_transition_id():
 
 @pytest.fixture(scope="module")
 def large():
-    """A raw lattice of a thousand word sequences and more."""
+    """A raw lattice of more than a thousand word sequences."""
     task = make_task(100, 1000, 60)
     decoder = Decoder(task.fst, task.tid2pdf, DecodeOptions(lattice_beam=8.0, acoustic_scale=SCALE))
     return decoder.decode(make_loglikes(task, 250, 3.0, 1))
 
 
 def viterbi(raw: Lattice, words: list[int], costs: np.ndarray) -> float:
-    """Least cost of a path with these words: a search over pairs of state and number of words."""
+    """Lowest cost of a path with these words: a search over pairs of state and number of words."""
     best = np.full((raw.num_states, len(words) + 1), np.inf)
     best[0, 0] = 0
     follows = np.array([*words, -1])
@@ -137,7 +137,7 @@ def test_best_path_and_alignment_are_those_of_the_raw_lattice(large):
 
 
 def test_the_strings_are_those_that_cost_what_the_lattice_says(large):
-    """Determinised again, from one transition-id an arc, the lattice is the same."""
+    """Expansion to one transition-id per arc and a second determinisation give the same lattice."""
     compact, _ = determinize(large, 8.0, SCALE)
     again, _ = determinize(to_lattice(compact), 8.5, SCALE)
     one, other = n_best(compact, 500, SCALE), n_best(again, 500, SCALE)
@@ -191,7 +191,7 @@ def test_one_frame_one_state_and_nothing():
 
 
 def test_memory_grows_with_the_length_only():
-    """Ten times the frames take about ten times the arcs, and one hypothesis of an hour is no trouble."""
+    """Memory is linear in the number of frames: an hour with a single word sequence is determinised without narrowing."""
     num_frames = 360_000
     frames = np.arange(num_frames)
     words = np.where(frames % 30 == 0, 1 + frames % 7, 0)

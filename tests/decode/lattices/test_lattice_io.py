@@ -170,7 +170,7 @@ def test_other_files_are_refused(tmp_path, lattices):
     (tmp_path / "text").write_text("this is no lattice\n")
     (tmp_path / "line").write_text("utt \n0 1 2 x y\n\n")
     (tmp_path / "zip.gz").write_bytes(gzip.compress(b"utt " + struct.pack("<ii5si8s", 2125659606, 5, b"const", 8, b"standard") + bytes(40)))
-    for name, message in (("short.gz", "damaged or truncated gzip"), ("text", "not a lattice archive"), ("line", "no line of a lattice"),
+    for name, message in (("short.gz", "damaged or truncated gzip"), ("text", "not a lattice archive"), ("line", "not a line of a lattice"),
                           ("zip.gz", "type 'const' with 'standard' arcs"), ("none", "no such file")):
         with pytest.raises(UserError, match=message):
             list(read_lattices(tmp_path / name))
@@ -184,16 +184,16 @@ def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
 
 
 @pytest.mark.parametrize("line, told", [("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"),
-                                        ("0 1 99999999999 2 1,1", "is no line of a lattice"),
-                                        ("0 1 1 2 nan,1", "is no line of a lattice"), ("0 1 -3 2 1,1", "is no line of a lattice"),
-                                        ("0 1 2 1,1,3_-4", "is no line of a lattice")])  # fmt: skip
+                                        ("0 1 99999999999 2 1,1", "is not a line of a lattice"),
+                                        ("0 1 1 2 nan,1", "is not a line of a lattice"), ("0 1 -3 2 1,1", "is not a line of a lattice"),
+                                        ("0 1 2 1,1,3_-4", "is not a line of a lattice")])  # fmt: skip
 def test_lines_that_no_lattice_has(line, told, tmp_path):
     (tmp_path / "lat.txt").write_text(f"utt \n{line}\n1\n\n")
     with pytest.raises(UserError, match=f"lat.txt.*{told}"):
         list(read_lattices(tmp_path / "lat.txt"))
 
 
-@pytest.mark.parametrize("field, value, told", [("ilabels", -1, "a label below 0"), ("olabels", -7, "a label below 0"),
+@pytest.mark.parametrize("field, value, told", [("ilabels", -1, "a negative label"), ("olabels", -7, "a negative label"),
                                                 ("graph_costs", np.nan, "a cost that is not a number")])  # fmt: skip
 def test_binary_values_that_no_lattice_has(field, value, told, tmp_path, lattices):
     lattice = lattices["utt-2"]

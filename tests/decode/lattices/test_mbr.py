@@ -12,7 +12,7 @@ from pyasr.decode.lattices import mbr
 from pyasr.decode.lattices.mbr import mbr_decode
 from pyasr.decode.lattices.word_graph import WordGraph
 
-NOISE = 1e-3  # of delta
+NOISE = 1e-3  # error due to delta
 
 
 def graphs(num: int, seed: int = 0, **options):
@@ -41,7 +41,7 @@ def test_risk_is_an_upper_bound_on_any_lattice():
 
 
 def test_the_words_found_have_the_least_expected_error():
-    """Ascent from the best path can end beside the least; on trees, where the risk is exact, it is seldom far from it."""
+    """The iteration from the best path can end in a local minimum; on trees, where the risk is exact, it is rarely far from the minimum."""
     excess = []
     for graph in graphs(25, num_states=5, num_words=3):
         found = paths(graph)
@@ -76,7 +76,7 @@ def test_gammas_sum_to_one_at_every_position():
 
 @pytest.mark.parametrize("num", [6, 3000])
 def test_confidences_are_posteriors_in_a_confusion_network(num):
-    """Slots of one word each: the vote in every slot, and its share; also in 20 minutes, where the window bounds the work."""
+    """Slots of three words: the most probable word of each slot and its posterior; also for 20 minutes, longer than the window."""
     rng = np.random.default_rng(0)
     costs = rng.random((num, 3)) * 3
     sources = np.repeat(np.arange(num), 3).astype(np.int32)
@@ -92,7 +92,7 @@ def test_confidences_are_posteriors_in_a_confusion_network(num):
 
 
 def test_votes_beat_the_best_path():
-    """Three paths 'a b', 'a c', 'd c' of posterior 0.4, 0.3, 0.3: the best path is 'a b', most places say 'a c'."""
+    """Three paths 'a b', 'a c', 'd c' of posterior 0.4, 0.3, 0.3: the best path is 'a b', the majority at each position 'a c'."""
     arcs = [(0, 1, 1, -np.log(0.7)), (0, 2, 4, -np.log(0.3)), (1, 3, 2, -np.log(4 / 7)), (1, 3, 3, -np.log(3 / 7)), (2, 3, 3, 0.0)]
     sources, targets, words, costs = (np.array(column) for column in zip(*arcs))
     graph = WordGraph(sources.astype(np.int32), targets.astype(np.int32), words.astype(np.int32), costs,

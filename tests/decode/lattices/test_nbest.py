@@ -19,7 +19,7 @@ def best_costs(graph) -> dict[tuple[int, ...], float]:
 
 
 def found_paths(graph, num_best):
-    """[(words, cost)] as found; every path is checked to be one."""
+    """[(words, cost)] in the order found; checks that each is a path of the graph."""
     rows = []
     for arcs, end in n_best_arcs(graph, num_best):
         states = [0, *graph.targets[arcs].tolist()]
@@ -48,7 +48,7 @@ def test_all_sequences_in_the_order_of_their_costs(num_words, epsilons):
 
 
 def test_long_lattices_with_very_many_paths():
-    """60 places with 3 words: 3^60 sequences, of which the best are known."""
+    """60 positions with 3 words: 3^60 sequences, of which the best are known."""
     costs = np.tile([0.0, 1.0, 1.5], 60)
     costs[:3] = 0.0, 0.25, 0.75
     sources = np.repeat(np.arange(60), 3).astype(np.int32)

@@ -28,7 +28,7 @@ EVERYTHING = dict(ngram_order=30, beam=1e9, acoustic_scale=0.1)
 
 
 def backoff_lm(path, seed: int, order: int):
-    """(n-grams, the model of them)."""
+    """(n-grams, back-off model of them)."""
     ngrams = random_ngrams(seed, SPOKEN, (0, 15, 30, 40)[:order])
     write_arpa_text(path / "m.arpa", ngrams)
     return ngrams, BackoffLm.from_fst(arpa_to_fst(read_arpa(path / "m.arpa"), WORDS)[0], WORDS["#0"])
@@ -59,7 +59,7 @@ def test_every_path_gets_the_mixtures_cost_of_its_words(tmp_path, weight):
 
 
 class NgramInDisguise:
-    """An n-gram model as a model with states."""
+    """An n-gram model with the interface of a recurrent model."""
 
     num_words = len(SHUFFLED) + 1
 
@@ -84,7 +84,7 @@ class NgramInDisguise:
 
 @pytest.mark.parametrize(("order", "weight"), [(3, 1.0), (4, 1.0), (3, 0.5)])
 def test_histories_of_an_ngram_model_may_be_merged_by_its_order(tmp_path, order, weight):
-    """Then nothing is lost, and the costs are those of composition. At weight 0.5 it is beside itself."""
+    """Merging is exact then: costs equal those of composition. At weight 0.5, the model is interpolated with itself."""
     _, bigram = backoff_lm(tmp_path, 1, 2)
     _, trigram = backoff_lm(tmp_path, 2, 3)
     several, options = lattices(12, 1), Expansion(weight=weight, **EVERYTHING | {"ngram_order": order})
@@ -103,7 +103,7 @@ def test_one_history_for_each_state(tmp_path):
 
 
 def test_merged_histories_go_on_from_the_cheapest_way(tmp_path):
-    """Two ways to the last word, of which the second is the cheaper one with the model's costs."""
+    """A merged history continues from the cheapest path to its state, by the model's costs."""
     _, lm = backoff_lm(tmp_path, 0, 1)
     model = random_lm(SHUFFLED)
     lattice = next(la for la in lattices(50, 3, 5) if len(compact_paths(la)) > 4)
@@ -111,7 +111,7 @@ def test_merged_histories_go_on_from_the_cheapest_way(tmp_path):
     exact, = rescore_together([lattice], lm, model, IDS, Expansion(30, 1.0, 1e9, 0.1))
     assert merged.num_states < exact.num_states
     alphas, arcs = {0: (0.0, ())}, list(zip(merged.sources.tolist(), merged.targets.tolist(), merged.words.tolist(), range(merged.num_arcs)))
-    for source, target, word, arc in arcs:  # the cost of an arc is that of its word after the words of the cheapest way to its source
+    for source, target, word, arc in arcs:  # cost of the word after the words of the cheapest path to the source
         cost, words = alphas[source]
         if word:
             expected = -token_scores(model, IDS[[*words, word]].tolist())[len(words)]
@@ -153,7 +153,7 @@ def test_lattices_without_a_path_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("num", [1, 2])
 def test_a_lattice_of_silence_alone(tmp_path, num):
-    """One state, whose final string has the frames: the mixture's cost of the sentence's end comes to it."""
+    """A single state whose final string has all frames: the mixture's cost of the sentence end is added to its final cost."""
     ngrams, lm = backoff_lm(tmp_path, 0, 2)
     model, no_arcs, no_costs = random_lm(SHUFFLED), np.zeros(0, np.int32), np.zeros(0, np.float32)
     silent = CompactLattice(no_arcs, no_arcs, no_arcs, no_costs, no_costs, np.zeros(1, np.int64), no_arcs, np.array([1.5], np.float32),
@@ -165,7 +165,7 @@ def test_a_lattice_of_silence_alone(tmp_path, num):
 
 
 def test_probabilities_by_the_formulas():
-    """Of every word after every beginning, and they sum to one."""
+    """Probabilities of each word after each prefix; they sum to one."""
     model, sentence = random_lm(SHUFFLED), [2, 1, 6, 6, 3]
     states, expected = model.start(), token_scores(model, sentence)
     for word, score in zip([*sentence, 0], expected):

@@ -143,7 +143,7 @@ def test_threads_and_repetition_give_identical_lattices():
 
 
 def test_other_threads_run_during_a_search(monkeypatch):
-    """Within one call of a kernel, in one of a few searches at least, whatever else the machine does."""
+    """Another thread runs within one kernel call, in at least one of a few searches, so that machine load does not matter."""
     task, kernel, inside = make_task(2000, 10000, 500), token_passing.advance, []
     decoder, loglikes = Decoder(task.fst, task.tid2pdf), make_loglikes(task, 400, 2.0)
     decoder.decode(loglikes[:5])
@@ -168,7 +168,7 @@ def test_other_threads_run_during_a_search(monkeypatch):
 
 
 def chain(ilabels, finals=None) -> Fst:
-    """One path 0 -> 1 -> 2 ... with word k on its k-th arc."""
+    """A graph of one path 0 -> 1 -> 2 ... with word k on its k-th arc."""
     n = len(ilabels)
     return Fst.from_arcs(n + 1, 0, range(n), ilabels, range(1, n + 1), [0.5] * n, range(1, n + 1), {n: 0.25} if finals is None else finals)
 
@@ -208,7 +208,7 @@ def test_likelihoods_that_are_not_finite_name_the_utterance(value):
 
 
 def test_a_graph_of_another_model_is_refused():
-    with pytest.raises(UserError, match="transition-id 9 but the model only 4"):
+    with pytest.raises(UserError, match="transition-id 9 but the model has only 4"):
         Decoder(chain([9]), tid2pdf(2))
     with pytest.raises(UserError, match="utt: log-likelihoods of shape"):
         Decoder(chain([1]), tid2pdf(3)).decode(np.zeros((4, 2)), "utt")

@@ -1,4 +1,4 @@
-"""The layout of graphs for the search: against sorting, from a mapped file, and what memory it takes."""
+"""The layout of graphs for the search: against a stable sort, from a memory-mapped file, and its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS = ("arcs", "offsets", "tids", "words", "vocabulary", "finals", "levels", 
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """A graph that counts as large."""
+    """The path of a graph that is treated as large."""
     monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
     write_fst(tmp_path / "HCLG.fst", random_graph(np.random.default_rng(0), 40, 160, NUM_PDFS))
     return tmp_path / "HCLG.fst"
@@ -43,7 +43,7 @@ def test_arcs_are_those_of_a_stable_sort(seed, cycles):
 def test_a_mapped_graph_is_the_one_in_memory_and_gives_its_lattices(path, monkeypatch):
     own = Graph(read_fst(path), tid2pdf(NUM_PDFS))
     graphs = [Graph.read(path, tid2pdf(NUM_PDFS))]
-    monkeypatch.setattr("pyasr.decode.search.search_graph.read_fst", None)  # from here on the graph is not read
+    monkeypatch.setattr("pyasr.decode.search.search_graph.read_fst", None)  # the graph is not read again
     graphs.append(Graph.read(path, tid2pdf(NUM_PDFS)))
     loglikes = np.random.default_rng(1).standard_normal((30, NUM_PDFS)).astype(np.float32)
     expected = vars(Decoder.on(own, DecodeOptions()).decode(loglikes))
@@ -70,14 +70,14 @@ def test_a_graph_of_another_model_leaves_no_layout(path):
 
 
 def test_memory_of_reading(tmp_path):
-    """Twice the file's size for its bytes and arrays, a little over that for a layout, and next to nothing for a mapped one."""
+    """Reading needs twice the size of the file, creation of the layout slightly more, and a memory-mapped layout almost nothing."""
     rng, num_states, num_arcs = np.random.default_rng(0), 60_000, 300_000
     fst = random_graph(rng, num_states, num_arcs, NUM_PDFS)
     write_fst(tmp_path / "HCLG.fst", fst)
     size = (tmp_path / "HCLG.fst").stat().st_size
     assert size > mapped.LEAST_BYTES
     read, graph = lambda: read_fst(tmp_path / "HCLG.fst"), lambda: Graph.read(tmp_path / "HCLG.fst", tid2pdf(NUM_PDFS))
-    Graph(Fst.from_arcs(2, 0, [0, 0], [0, 1], [1, 1], [0, 0], [1, 1], {1: 0.0}), tid2pdf(NUM_PDFS))  # compiles
+    Graph(Fst.from_arcs(2, 0, [0, 0], [0, 1], [1, 1], [0, 0], [1, 1], {1: 0.0}), tid2pdf(NUM_PDFS))  # compiles the kernels
     peaks = []
     for load in (read, graph, graph):
         load_and_drop(load, peaks)

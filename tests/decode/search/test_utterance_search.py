@@ -1,4 +1,4 @@
-"""A search whose frames come bit by bit, against the search of all at once."""
+"""A search whose frames arrive in parts, against the search of all frames at once."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_symbols_in_a_transcript_leave_its_utterance_out(tmp_path):
 
 
 @pytest.mark.parametrize("name, told", [
-    ("utt2spk", "data/text: no words of any utterance of utt2spk; run utils/fix_data_dir.py"),
+    ("utt2spk", "data/text: no utterance of utt2spk has words; run utils/fix_data_dir.py"),
     ("both", "ali: 1 of 1 utterances have to be left out: 1: no alignment in .*of-elsewhere"),
 ])
 def test_a_ctm_of_other_data(tmp_path, name, told):
@@ -267,6 +267,6 @@ def test_a_ctm_of_other_transcripts(tmp_path):
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(data / "text")
     write_table(data / "text", dict(zip(text, [*text.values()][::-1])))
-    with pytest.raises(UserError, match="its alignment does not hold the words of its transcript.*give the data and language directory"):
+    with pytest.raises(UserError, match="its alignment does not contain the words of its transcript.*give the data and language directory"):
         run_here("get_train_ctm.py", data, KALDI / "lang", SYSTEM, tmp_path / "ctm")
     assert not (tmp_path / "ctm").exists()
