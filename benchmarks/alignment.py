@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """One iteration of GMM training (alignment and statistics) on one core, against peers in the same run.
 
-Ours runs over all of DATA. The peers run over a sample of its utterances:
+pyasr processes all of DATA. The peers process a sample of its utterances:
 * a plain implementation with torch and numpy, over a fifth of the sample: all pdfs of an utterance by one matrix product, a vectorised
   Viterbi search without beam;
-* with --peer-python, Kaldi's own C++ (graph compiler, FasterDecoder, GMMs) as packed in kaldi-hmm-gmm, called an utterance at a time.
-  That package wants an environment of its own: python3 -m venv V && V/bin/pip install kaldi-hmm-gmm==1.1.4 kaldifst==1.7.17 numpy
+* with --peer-python, Kaldi's own C++ (graph compiler, FasterDecoder, GMMs) as packaged in kaldi-hmm-gmm, called for each utterance.
+  That package needs an environment of its own: python3 -m venv V && V/bin/pip install kaldi-hmm-gmm==1.1.4 kaldifst==1.7.17 numpy
 
-Reads a finished recipe's DATA, LANG and MODEL_DIR; prints frames per CPU second, their ratio, and the share of frames aligned alike. Fails
-where an iteration over 1.37 M frames would take more than 15 CPU seconds.
+Reads a finished recipe's DATA, LANG and MODEL_DIR; prints frames per CPU second, their ratio, and the percentage of frames with the same
+alignment. Fails if an iteration over 1.37 M frames would take more than 15 CPU seconds.
 
 Example (in egs/amazon_queen/s5):
     ../../../benchmarks/alignment.py --peer-python /tmp/V/bin/python data/train data/lang exp/tri1
@@ -45,8 +45,8 @@ class Benchmark:
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory")
     model_dir: Path = argument("directory of a GMM system")
-    num_utterances: int = option(100, "utterances of the peers' sample", minimum=1)
-    peer_python: str = option("", "Python of an environment with kaldi-hmm-gmm; empty: only the plain peer")
+    num_utterances: int = option(100, "number of utterances in the peers' sample", minimum=1)
+    peer_python: str = option("", "Python interpreter of an environment with kaldi-hmm-gmm; empty: only the plain peer")
 
 
 def timed(function):
@@ -57,7 +57,7 @@ def timed(function):
 
 
 class Plain:
-    """The textbook's way: every Gaussian for every frame, a dense step of the Viterbi recursion per frame."""
+    """The textbook algorithm: all Gaussians for every frame, and a dense Viterbi recursion."""
 
     def __init__(self, trans, gmm):
         self.trans, self.gmm, self.costs = trans, gmm, transition_costs(trans)
@@ -119,7 +119,7 @@ def kaldi(options: Benchmark, trans, gmm, feats, words) -> dict:
 
 
 def line(name: str, num_frames: int, align_s: float, accumulate_s: float | None, ours: tuple[float, float], same: float) -> None:
-    """A peer's row: frames per CPU second and how many times faster we are."""
+    """Print a peer's row: frames per CPU second, and the speed of pyasr relative to it."""
     align = num_frames / align_s
     statistics = f"{num_frames / accumulate_s:14,.0f} {ours[1] * accumulate_s / num_frames:7.1f}" if accumulate_s else f"{'-':>14} {'':7}"
     print(f"{name:22} {align:14,.0f} {ours[0] / align:7.1f} {statistics} {100 * same:9.2f} %")

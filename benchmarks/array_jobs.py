@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""An array of jobs under slurm.pl and queue.pl, on the real Slurm and Grid Engine that the tests start: what the wrapper itself costs.
+"""Overhead of slurm.pl and queue.pl for an array of jobs, on the real Slurm and Grid Engine that the tests start.
 
-Submits --num-jobs jobs, first as they are, then with one that fails. Prints for each scheduler the CPU seconds of the wrapper with the
-programs that it calls, how long the jobs took, how often the scheduler was asked, and the report on the failure. Both need root and
-Debian's packages (tests/run.sh).
+Submits --num-jobs jobs twice: all succeed, then one of them fails. Prints for each scheduler the CPU seconds of the runner and its
+children, the duration of the jobs, the number of queries to the scheduler, and the report on the failure. Needs root and Debian's packages
+(tests/run.sh).
 
 Example:
     benchmarks/array_jobs.py --num-jobs 500
@@ -33,13 +33,13 @@ SCHEDULERS = {"slurm.pl": (why_no_slurm, SlurmCluster, "scontrol"), "queue.pl": 
 
 @dataclass(frozen=True)
 class Benchmark:
-    num_jobs: int = option(500, "jobs of the array", minimum=2)
-    runners: str = option("slurm.pl queue.pl", "the runners to try, separated by spaces")
+    num_jobs: int = option(500, "number of jobs in the array", minimum=2)
+    runners: str = option("slurm.pl queue.pl", "runners to measure, separated by spaces")
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a runner ended: `status` and `said` are its exit status and standard error, `cpu_s` includes the programs that it has called."""
+    """Result of a runner: `status` and `said` are its exit status and standard error; `cpu_s` includes its children."""
 
     status: int
     said: str
@@ -49,7 +49,7 @@ class Run:
 
 
 def run_array(cluster, runner: str, question: str, directory: Path, command: list[str], num_jobs: int) -> Run:
-    """Run `command` as an array of jobs in `directory`. Calls of the scheduler's program `question` are counted."""
+    """Run `command` as an array of jobs in `directory`, and count the calls of the scheduler's program `question`."""
     directory.mkdir(parents=True)
     counted, calls = directory / "bin", directory / "calls"
     counted.mkdir()
@@ -69,19 +69,19 @@ def run_array(cluster, runner: str, question: str, directory: Path, command: lis
 
 
 def commands(num_jobs: int) -> dict[str, list[str]]:
-    """What the jobs run, once so that all end well, once so that one fails."""
+    """Commands of the jobs: in the first array all succeed, in the second one fails."""
     which = num_jobs // 2
     return {"well": ["true"], f"job {which} fails": ["bash", "-c", f"[ JOB != {which} ] || {{ echo the cause; exit 3; }}"]}
 
 
 def tell(what: str, run: Run) -> None:
-    print(f"{what}: exit status {run.status}, {run.took_s:.0f} s, {run.cpu_s:.2f} CPU s of the wrapper, asked {run.num_questions} times")
+    print(f"{what}: exit status {run.status}, {run.took_s:.0f} s, {run.cpu_s:.2f} CPU s of the runner, {run.num_questions} queries")
 
 
 def main(options: Benchmark) -> None:
     for runner in options.runners.split():
         if runner not in SCHEDULERS:
-            raise UserError(f"--runners: '{runner}' is none of {' '.join(SCHEDULERS)}")
+            raise UserError(f"--runners: '{runner}' is not one of {' '.join(SCHEDULERS)}")
         why_not, start, question = SCHEDULERS[runner]
         if lack := why_not():
             raise UserError(lack)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Real-time factor and memory of our decoder, which makes lattices, and of kaldi-decoder's FasterDecoder, which makes one best path.
+"""Real-time factor and memory of pyasr's decoder, which computes lattices, and of kaldi-decoder's FasterDecoder, which computes one path.
 
-Both decode the same log-likelihoods on the same graph with the same beam, max-active and min-active, each in a process of its own; CPU
-seconds of the search only (ours with the lattice in arrays, theirs with the best path traced). The costs of the best paths are compared.
-Then our decoder runs in 1 and in 2 threads of one process, beside a loop of plain arithmetic as the control: how much faster two threads
-can be at all on this machine at this moment. Wall seconds, to be trusted on an idle machine only.
+Both decode the same log-likelihoods on the same graph with the same beam, max-active and min-active, in separate processes. The CPU seconds
+are those of the search only (pyasr: including the lattice as arrays; peer: including the traceback). The costs of the best paths are
+compared. Then pyasr's decoder runs in 1 and 2 threads of one process. A loop of plain arithmetic is the control: it shows the speed-up that
+two threads can reach on this machine at this moment. These are wall seconds, which are reliable only on an idle machine.
 
     --graph-dir and --data   a real graph, and features of a data directory scored by --model-dir (default: the parent of the graph)
-    otherwise                a synthetic graph of --num-words words and likelihoods seen through noise
+    otherwise                a synthetic graph of --num-words words, and likelihoods with noise
 
 Example:
     benchmarks/decoding.py --graph-dir egs/amazon_queen/s5/exp/tri1/graph --data egs/amazon_queen/s5/data/test
@@ -53,15 +53,15 @@ class Benchmark:
     num_words: int = option(5000, "words of the synthetic graph", minimum=1)
     num_bigrams: int = option(50000, "word pairs of the synthetic graph", minimum=1)
     num_pdfs: int = option(1200, "pdfs of the synthetic graph", minimum=1)
-    noise: float = option(2.0, "how unclear the synthetic speech is", minimum=0.0)
-    num_runs: int = option(2, "runs of each side; the best counts", minimum=1)
-    side: str = option("", "for the benchmark's own processes", choices=("", "ours", "peer"))
-    work: str = option("", "for the benchmark's own processes")
+    noise: float = option(2.0, "standard deviation of the noise on synthetic log-likelihoods", minimum=0.0)
+    num_runs: int = option(2, "runs per side; the fastest counts", minimum=1)
+    side: str = option("", "used internally by the benchmark's processes", choices=("", "ours", "peer"))
+    work: str = option("", "used internally by the benchmark's processes")
     decode: DecodeOptions = group(DecodeOptions)
 
 
 def real_task(options: Benchmark):
-    """(graph, tid2pdf, log-likelihoods) of evenly chosen utterances."""
+    """(graph, tid2pdf, log-likelihoods) of evenly spaced utterances."""
     graph, data = Path(options.graph_dir), Path(options.data)
     model_dir = Path(options.model_dir or graph.parent)
     scorer, tid2pdf = load_scorer(model_dir)
@@ -79,7 +79,7 @@ def synthetic_task(options: Benchmark):
 
 
 def save_task(options: Benchmark, work: Path) -> tuple[int, int]:
-    """Write what both sides read; labels of the peer's graph are pdf + 1. Returns (frames, arcs)."""
+    """Write the input of both sides; labels of the peer's graph are pdf + 1. Returns (frames, arcs)."""
     fst, tid2pdf, loglikes = real_task(options) if options.graph_dir else synthetic_task(options)
     write_fst(work / "ours.fst", fst)
     labels = np.where(fst.ilabels > 0, tid2pdf[fst.ilabels] + 1, 0).astype(np.int32)
@@ -124,7 +124,7 @@ def our_side(options: Benchmark, work: Path) -> dict:
 
 
 def scaling(decoder: Decoder, loglikes: list[np.ndarray]) -> dict:
-    """Best wall and CPU seconds of 1 and 2 threads over two rounds, of the search and of the control."""
+    """Minimum wall and CPU seconds of search and control with 1 and 2 threads, over two rounds."""
     def search(num_threads):
         for _ in decoder.decode_many(((str(i), x) for i, x in enumerate(loglikes)), num_threads):
             pass
@@ -171,7 +171,7 @@ def peer_side(options: Benchmark, work: Path) -> dict:
 
 
 def run_side(side: str, work: Path) -> dict:
-    """The benchmark again, as one side's process, with the same options."""
+    """Run this benchmark as the process of one side, with the same options."""
     words = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--work", str(work)]
     return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
 

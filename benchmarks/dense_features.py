@@ -1,4 +1,4 @@
-"""MFCC and fbank of one waveform in float64, written down from the formulas of docs/features.md: the reference of tests and benchmarks."""
+"""MFCC and fbank of one waveform in float64, by the formulas of docs/features.md: the reference of tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOpti
 
 
 def dense_features(options: MfccOptions | FbankOptions, wave: np.ndarray) -> np.ndarray:
-    """Features (num_frames, dim), float64, with the Povey window, `snip_edges` and without dither and energy."""
+    """Features (num_frames, dim), float64, with the Povey window and `snip_edges`, without dither and energy."""
     log_mel = np.log(np.maximum(power_spectra(options.frame, wave) @ triangles(options.mel, options.frame).T, np.finfo(np.float32).eps))
     return log_mel @ cosines(options) if isinstance(options, MfccOptions) else log_mel
 
@@ -31,7 +31,7 @@ def triangles(mel: MelOptions, frame: FrameOptions) -> np.ndarray:
     edges = np.linspace(_mel(mel.low_freq), _mel(high), mel.num_mel_bins + 2)
     lines = _mel(np.linspace(0, nyquist, frame.fft_size // 2 + 1))
     weights = np.array([np.interp(lines, edges[b : b + 3], [0, 1, 0]) for b in range(mel.num_mel_bins)])
-    weights[:, -1] = 0  # Kaldi gives the line at half the sample frequency no weight
+    weights[:, -1] = 0  # in Kaldi, the bin at half the sample frequency has weight zero
     return weights
 
 

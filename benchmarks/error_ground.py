@@ -1,11 +1,11 @@
-"""Runs programs of the toolkit with a system call that fails.
+"""Run programs of the toolkit with a failing system call.
 
-A program runs in a fork of a process that has imported all it needs, so that a run takes little more than its own work, and calls count
-from its own beginning. strace (Debian's package) attaches to the stopped fork and follows its threads and jobs:
+A program runs in a fork of a process that has already imported its libraries, so that a run takes little more than its own work, and calls
+are counted from its own beginning. strace (Debian's package) attaches to the stopped fork and follows its threads and jobs:
 
     strace -f -p PID -e inject=rename:error=EIO:when=3      the third rename of each process and thread fails
 
-The jobs of a step are forks too, instead of processes of run.pl; a job of ranks is one rank, with its own MPI and witness.
+The jobs of a step are also forks, instead of processes of run.pl; a job with ranks has one rank, with its own MPI and witness.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def check_strace() -> None:
     if not shutil.which("strace"):
         raise UserError("strace is missing; install it (apt-get install strace)")
     if subprocess.run(["strace", "-o", os.devnull, "-e", "trace=none", "true"], capture_output=True).returncode:
-        raise UserError("strace may not follow processes here; allow ptrace")
+        raise UserError("strace is not permitted to trace processes; allow ptrace")
 
 
 class Ground:
-    """The directory `place`, in which programs run; `scratch` keeps what they print and what strace writes."""
+    """The directory `place`, in which programs run; `scratch` contains their output and that of strace."""
 
     def __init__(self, place: Path, scratch: Path):
         self.place, self.said, self.trace, self.modules = place, scratch / "said", scratch / "trace", scratch / "modules"
 
     def run(self, words: list[str], tracing: list[str] | None = None) -> Ended:
-        """Run a program of steps/, utils/ or egs/ by its command line, with these options of strace."""
+        """Run a program of steps/, utils/ or egs/, given by its command line, with these options of strace."""
         gc.collect()
         pid = os.fork()
         if pid == 0:
@@ -86,7 +86,7 @@ class Ground:
         """Import the modules that programs have imported so far."""
         for name in self.modules.read_text("utf-8").split():
             if name.split(".")[0] in _LIBRARIES and name != "mpi4py.MPI" and name not in sys.modules:  # MPI does not survive a fork
-                with contextlib.suppress(Exception):  # harmless: some parts of a library cannot be imported by themselves
+                with contextlib.suppress(Exception):  # harmless: some modules of a library cannot be imported separately
                     __import__(name)
 
     def _attach(self, pid: int, tracing: list[str]) -> subprocess.Popen:
@@ -116,7 +116,7 @@ class Ground:
 
 
 def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report: Path, meanwhile=None, more=None) -> bool:
-    """`pyasr.cluster.ranks.jobs._run`: the jobs of a request, one after the other, in forks of this process. No report is left."""
+    """Replacement of `pyasr.cluster.ranks.jobs._run`: run the jobs of a request one by one in forks of this process, without a report."""
     name, _, last = arguments[0].partition("=1:") if "=1:" in arguments[0] else ("", "", "1")
     for number in range(1, int(last) + 1):
         own_log = Path(str(log).replace(name, str(number))) if name else Path(log)
@@ -133,7 +133,7 @@ def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report
 
 
 def _ended(main: Callable) -> int:
-    """The exit status of a program; exceptions are shown as the interpreter shows them."""
+    """The exit status of a program; exceptions are printed as by the interpreter."""
     try:
         status = main()
         status = status if isinstance(status, int) else 0
@@ -148,7 +148,7 @@ def _ended(main: Callable) -> int:
         try:
             stream.flush()
         except OSError:
-            status = status or 120  # as of the interpreter
+            status = status or 120  # as with the interpreter
     return status
 
 
@@ -190,7 +190,7 @@ def _wait_until(condition: Callable[[], bool], most_s: float) -> bool:
 
 
 def own_calls(trace: str) -> list[Call]:
-    """Calls in a trace of `strace -f`, in their order, without those on pipes, sockets, and files of Python and of the system."""
+    """Calls in a trace of `strace -f`, in order, without those on pipes, sockets, and files of Python and the system."""
     counts: dict[tuple[str, str], int] = {}
     found = []
     for line in trace.splitlines():

@@ -1,6 +1,6 @@
-"""The toy recipe in a place of its own, where faults can be injected: its copy, its snapshots, its processes, what it has made.
+"""A copy of the toy recipe for the injection of faults: snapshots, processes and outputs.
 
-The place is a small filesystem in memory where there is root, so that its disk can be full; elsewhere an ordinary directory.
+With root permissions, the copy is on a small filesystem in memory, which can be filled; otherwise in an ordinary directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOLDS_TIMES = re.compile(r"(^|/)(log/|tensorboard/|\.)|\.jsonl$|(^|/)(RESULTS\.
 
 
 class Ground:
-    """`RUN_DIR/ground`, with the recipe in `s5`. A context, at the end of which its processes are killed and its disk is unmounted."""
+    """`RUN_DIR/ground`, with the recipe in `s5`. A context manager, which finally kills its processes and unmounts its filesystem."""
 
     def __init__(self, run_dir: Path, num_train: int):
         self.place, self.num_train = Path(run_dir).absolute() / "ground", num_train
@@ -45,7 +45,7 @@ class Ground:
             _command("umount", "-l", str(self.place))
 
     def lay_out(self, snapshot: Path | None) -> None:
-        """The recipe as it was when the snapshot was taken, or with nothing made."""
+        """Restore the recipe from a snapshot, or create it without outputs."""
         for entry in self.place.iterdir():
             shutil.rmtree(entry)
         self.scratch.mkdir()
@@ -62,7 +62,7 @@ class Ground:
         _command("cp", "-a", str(self.recipe), str(snapshot))
 
     def start(self, *words: str) -> subprocess.Popen:
-        """`./run.sh WORDS`, its output in `output`."""
+        """Start `./run.sh WORDS`, with its output in the file `output`."""
         environment = {name: value for name, value in os.environ.items() if name not in ("PYASR_SUPERVISED", "PYASR_STEP")}
         environment |= {_MARK: str(self.place), "TMPDIR": str(self.scratch)}
         command = ["./run.sh", "--num-train", str(self.num_train), *words]
@@ -71,26 +71,26 @@ class Ground:
                                     env=environment, preexec_fn=die_with_parent)
 
     def said(self) -> str:
-        """What the last run has printed."""
+        """Output of the last run."""
         return self.output.read_text(encoding="utf-8", errors="replace")
 
     def processes(self) -> dict[int, str]:
-        """Process -> its command line, of all that a run has started, whoever their parents are by now."""
+        """{process ID: command line} of all processes started by a run, whatever their current parents."""
         mark, found = f"{_MARK}={self.place}\0".encode(), {}
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 if mark in (entry / "environ").read_bytes() + b"\0" and (words := (entry / "cmdline").read_bytes()):
                     found[int(entry.name)] = words.replace(b"\0", b" ").decode("utf-8", "replace").strip()
             except OSError:
-                pass  # harmless: it has ended meanwhile
+                pass  # harmless: the process has ended meanwhile
         return found
 
     def cpu_s(self) -> float:
-        """CPU seconds of the run so far, of its processes that have ended as well: those are in their parents' counts."""
+        """CPU seconds of the run so far, including ended processes, which are counted by their parents."""
         return sum(map(_cpu_s, self.processes()))
 
     def fill_disk(self, left: int) -> None:
-        """Leave `left` blocks of 4 KiB free. It takes as many tries as the recipe fills them between the look and the change."""
+        """Shrink the filesystem to `left` free blocks of 4 KiB. Repeated if the recipe fills them before the change."""
         for tries_left in reversed(range(200)):
             found = os.statvfs(self.place)
             used = (found.f_blocks - found.f_bfree) * found.f_frsize // _BLOCK
@@ -104,31 +104,31 @@ class Ground:
         _command("mount", "-o", f"remount,size={_SIZE}", str(self.place))
 
     def made(self) -> list[Path]:
-        """All that is in data and exp, sorted."""
+        """Everything in data and exp, sorted."""
         return made_in(self.recipe)
 
 
 def made_in(recipe: Path) -> list[Path]:
-    """All that is in data and exp of a recipe's directory, sorted; without what was kept of changed files, or is renamed at this moment."""
+    """Everything in data and exp of a recipe directory, sorted, except kept copies of changed files and files renamed at this moment."""
     walked = (walk for top in ("data", "exp") for walk in os.walk(recipe / top))
     found = (Path(folder) / name for folder, folders, files in walked for name in folders + files)
     return sorted(path for path in found if not any(part.endswith(".changed") for part in path.parts))
 
 
 def contents(recipe: Path) -> dict[str, str]:
-    """File -> digest, of what two runs make alike."""
+    """{file: digest} of the files that are equal in all runs."""
     names = {str(path.relative_to(recipe)): path for path in made_in(recipe) if path.is_file()}
     return {name: _digest(path) for name, path in names.items() if not _HOLDS_TIMES.search(name)}
 
 
 def word_error_rates(recipe: Path) -> dict[str, str]:
-    """System and set -> the line of its best WER."""
+    """{system and set: line of its best WER}."""
     found = recipe.glob("exp/*/decode_*/best_wer")
     return {str(path.parent.relative_to(recipe / "exp")): path.read_text(encoding="utf-8").strip() for path in sorted(found)}
 
 
 def half_written(recipe: Path) -> list[str]:
-    """What is named as if it were not complete."""
+    """Files with names of incomplete outputs."""
     return [str(path.relative_to(recipe)) for path in made_in(recipe) if path.name.endswith((".tmp", ".old"))]
 
 
@@ -142,7 +142,7 @@ def end(processes: dict[int, str]) -> None:
 
 
 def wait_until(condition, timeout_s: float) -> bool:
-    """Whether it came true in time."""
+    """Whether the condition became true in time."""
     end_s = time.monotonic() + timeout_s
     while not (met := condition()) and time.monotonic() < end_s:
         time.sleep(0.1)
@@ -150,11 +150,11 @@ def wait_until(condition, timeout_s: float) -> bool:
 
 
 def _cpu_s(process: int) -> float:
-    """Of a process and of its children that it has waited for."""
+    """CPU seconds of a process and of the children that it has waited for."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return 0.0  # harmless: it has ended meanwhile
+        return 0.0  # harmless: the process has ended meanwhile
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime of proc(5)
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong: five kinds of faults, each drawn at random from what is there at its moment. Each says in words what it has done."""
+"""Five kinds of faults. Each is applied to a random process or file that exists at that moment, and returns a description and an undo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Undo = Callable[[], None]
 
 
 def kill_a_process(ground: Ground, run: subprocess.Popen, chance: random.Random) -> tuple[str, Undo]:
-    """kill -9, of any process that the recipe has started."""
+    """kill -9 of a random process of the recipe."""
     found = ground.processes()
     number = chance.choice(sorted(found) or [run.pid])
     with contextlib.suppress(ProcessLookupError):
@@ -34,12 +34,12 @@ def fill_the_disk(ground: Ground, run: subprocess.Popen, chance: random.Random) 
 
 
 def forbid_writing(ground: Ground, run: subprocess.Popen, chance: random.Random) -> tuple[str, Undo]:
-    """In one directory nothing can be made, removed or renamed any more; one in which a step writes, as often as not."""
+    """Make a directory read-only, so that nothing in it can be created, removed or renamed; with probability 0.5 one that a step writes."""
     directories = [path for path in ground.made() if path.is_dir()]
     scratch = [path for path in directories if path.name.endswith(".tmp")]
     path = chance.choice(scratch if scratch and chance.random() < 0.5 else [ground.recipe / "exp", ground.recipe / "data", *directories])
     path.mkdir(exist_ok=True)
-    if os.geteuid() == 0:  # whom no mode keeps from writing
+    if os.geteuid() == 0:  # root ignores the mode
         subprocess.run(["chattr", "+i", path], check=True)
         return f"read-only {path.relative_to(ground.recipe)}", lambda: subprocess.run(["chattr", "-i", path], check=True)
     mode = path.stat().st_mode
@@ -53,17 +53,17 @@ def terminate(ground: Ground, run: subprocess.Popen, chance: random.Random) -> t
 
 
 def damage_a_file(ground: Ground, run: subprocess.Popen, chance: random.Random) -> tuple[str, Undo]:
-    """Of a complete output or a checkpoint, but for its log and done-file: cut off, emptied, overwritten in part, or removed."""
+    """Truncate, empty, overwrite in part or remove a file of a complete output or a checkpoint, other than logs and done-files."""
     files = [path for path in ground.made() if path.is_file() and not path.is_symlink() and _counts(path.relative_to(ground.recipe))]
     path = chance.choice(files or [ground.recipe / "data/wav.scp"])
     how = chance.choice([_cut, _empty, _overwrite, _remove])
-    with contextlib.suppress(FileNotFoundError):  # what is renamed at this moment stays as it is
+    with contextlib.suppress(FileNotFoundError):  # a file that is renamed at this moment stays intact
         how(path, chance)
     return f"{how.__name__.strip('_')} {path.relative_to(ground.recipe)}", _nothing
 
 
 def _counts(path: Path) -> bool:
-    """Whether it is for more than people to read, and complete."""
+    """Whether a file is read by programs, and complete."""
     is_done = not any(part.endswith(".tmp") for part in path.parts) or any("checkpoint" in part for part in path.parts)
     return is_done and "log" not in path.parts and not any(part.startswith(".") for part in path.parts)
 
@@ -78,7 +78,7 @@ KINDS = {
 
 
 def possible_kinds() -> list[str]:
-    """Names of the kinds that can be had here; a full disk and a read-only directory need root, or not to be it."""
+    """Names of the kinds that are possible on this machine: a full disk needs root; a read-only directory, as root, needs chattr."""
     impossible = set() if os.geteuid() == 0 else {"disk full"}
     impossible |= {"read-only directory"} if os.geteuid() == 0 and not shutil.which("chattr") else set()
     return [name for name in KINDS if name not in impossible]
@@ -89,7 +89,7 @@ def _nothing() -> None:
 
 
 def _short(command: str) -> str:
-    """A command line without directories, options of interpreters and all but its first words."""
+    """The first words of a command line, without directories and interpreter options."""
     words = [Path(word).name for word in command.split() if not word.startswith("-")]
     words = [word for word in words if not re.fullmatch(r"python[\d.]*|mpi4py", word)]
     return " ".join(words[:2])

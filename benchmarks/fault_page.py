@@ -1,4 +1,4 @@
-"""The table of trials, and the figures of a page that are made from it."""
+"""The table of trials, and the generated part of a page with their counts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _BEGIN, _END = "<!-- figures, written by benchmarks/faults.py -->", "<!-- end of
 
 @dataclass(frozen=True)
 class Trial:
-    """One fault and what came of it.
+    """One fault and its consequences.
 
-    stage, after_s   the moment: the stage of the recipe, CPU seconds after its beginning
-    words            what run.sh was given
-    what             what was done
-    status, ended_s  the disturbed run's exit status, and how many seconds after the fault it ended
-    told             its last sentence
-    problems         what was not as it should be; empty where all was well
-    seconds          of both runs
-    commit           of the toolkit
+    stage, after_s   time of the fault: stage of the recipe, CPU seconds after its beginning
+    words            arguments of run.sh
+    what             description of the fault
+    status, ended_s  exit status of the disturbed run, and the seconds from the fault to its end
+    `told`           its last sentence
+    problems         descriptions of incorrect behaviour; empty if all was correct
+    seconds          duration of both runs
+    commit           commit of the toolkit
     """
 
     seed: int
@@ -46,7 +46,7 @@ class Trial:
 
 
 def problems_of_report(said: str, status: int) -> list[str]:
-    """What is wrong with how a disturbed run told of its end: no report, several, or a traceback."""
+    """Problems of the report of a disturbed run: no report, several, or a traceback."""
     found = ["a traceback was shown"] if "Traceback (most recent call last)" in said else []
     reports = len(re.findall(r"(?m)^run\.sh: (error: |stopped by )", said))
     killed_outright = status == -9
@@ -55,34 +55,34 @@ def problems_of_report(said: str, status: int) -> list[str]:
 
 
 def read_table(path: Path) -> dict[int, Trial]:
-    """Seed -> trial; none where there is no table yet."""
+    """Read {seed: trial}; empty if there is no table yet."""
     if not Path(path).exists():
         return {}
     try:
         return {row["seed"]: Trial(**row) for row in json.loads(Path(path).read_text(encoding="utf-8"))}
     except (ValueError, TypeError, KeyError):
-        raise UserError(f"{path}: no table of trials; give another name") from None
+        raise UserError(f"{path}: not a table of trials; give another name") from None
 
 
 def write_table(path: Path, trials: dict[int, Trial]) -> None:
-    """A line for each trial, by seeds."""
+    """Write one line per trial, sorted by seed."""
     with atomic_write(path) as f:
         f.write("[\n" + ",\n".join(json.dumps(asdict(trials[seed])) for seed in sorted(trials)) + "\n]\n")
 
 
 def write_page(path: Path, trials: dict[int, Trial]) -> None:
-    """Put the figures between their two lines of the page."""
+    """Write the counts between their two marks in the page."""
     replace_between(path, _BEGIN, _END, "\n".join(figures(trials)))
 
 
 def figures(trials: dict[int, Trial]) -> list[str]:
-    """The lines of the table, a row for each kind of fault and one for all, and of how many trials came to the end of the recipe."""
-    rows = ["| fault | trials | run failed and said why | run went on | all well after the same command |", "|---|---|---|---|---|"]
+    """The lines of the table, with a row per kind of fault and a total, and of the number of trials that ran to the end of the recipe."""
+    rows = ["| fault | trials | run failed with a report | run continued | correct after the same command |", "|---|---|---|---|---|"]
     kinds = sorted({trial.kind for trial in trials.values()})
     rows += [_row(kind, [trial for trial in trials.values() if trial.kind == kind]) for kind in kinds]
     whole = _count(trial.words.endswith(f"--stop-stage {NUM_STAGES}") and not trial.problems for trial in trials.values())
-    told = f"{whole} of these trials went on to the end of the recipe, to the word error rates of an undisturbed run."
-    return [*rows, _row("all", list(trials.values())), "", told]
+    last_line = f"{whole} of these trials ran to the end of the recipe, with the word error rates of an undisturbed run."
+    return [*rows, _row("all", list(trials.values())), "", last_line]
 
 
 def _row(name: str, trials: list[Trial]) -> str:

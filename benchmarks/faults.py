@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Inject faults at random moments into the toy recipe, run the same command again, and see whether anything was lost.
+"""Inject faults at random moments into the toy recipe, run the same command again, and check that the results are correct.
 
-A trial draws from its seed one of five kinds of faults (`benchmarks/fault_kinds.py`), and a moment of the recipe. The recipe is run from
-the stage in which that lies (where a file is damaged, from the first), disturbed, and run again by the same command. All is well when
+The seed of a trial determines one of five kinds of faults (`benchmarks/fault_kinds.py`) and a moment of the recipe. The recipe is run from
+the stage of that moment (for a damaged file: from the first stage), disturbed, and run again by the same command. A trial succeeds if
 
-* the disturbed run ended, with an exit status other than 0 and one report of what failed; or did not need what was disturbed;
-* the second run ends well, and all files but logs are those of an undisturbed run, bit by bit, with its word error rates at the end;
-* nothing half-written and no process is left.
+* the disturbed run ended with an exit status other than 0 and one report of the failure, or did not need the disturbed process or file;
+* the second run succeeds, and all files except logs are bit-identical to those of an undisturbed run, with the same word error rates;
+* no incomplete files and no processes are left.
 
-A trial ends with the stage that it disturbs, whose files being the same, all that follows would be; --to-end true runs it to the end.
+A trial ends with the disturbed stage, because the same files lead to the same later results; --to-end true runs the whole recipe.
 
-Works in RUN_DIR, where the undisturbed run is kept: take another one when the toolkit has changed what it computes. TABLE (JSON) grows by a
-row for each trial; the next call goes on with the next seeds. From TABLE, the figures of PAGE are written.
+RUN_DIR keeps the undisturbed run: use another directory after a change of the toolkit that changes results. TABLE (JSON) grows by one row
+per trial; the next call continues with the next seeds. The counts in PAGE are generated from TABLE.
 
 Example:
     nice benchmarks/faults.py --num-trials 50 /tmp/faults docs/reliability.json docs/reliability.md
@@ -42,13 +42,13 @@ _MOST_S, _GRACE_S = 1800.0, 15.0
 
 @dataclass(frozen=True)
 class Benchmark:
-    run_dir: Path = argument("directory to work in")
+    run_dir: Path = argument("working directory")
     table: Path = argument("table of all trials so far (JSON)")
-    page: Path = argument("page whose figures are written anew")
-    num_trials: int = option(5, "trials to add", minimum=0)
-    seeds: str = option("", "seeds of trials to do again instead: 3,17")
-    to_end: bool = option(False, "run trials to the end of the recipe, not only of the stage that they disturb")
-    num_train: int = option(40, "training utterances of the recipe", minimum=40)
+    page: Path = argument("page whose generated table is updated")
+    num_trials: int = option(5, "number of trials to add", minimum=0)
+    seeds: str = option("", "seeds of trials to repeat instead, such as 3,17")
+    to_end: bool = option(False, "run trials to the end of the recipe instead of the end of the disturbed stage")
+    num_train: int = option(40, "number of training utterances of the recipe", minimum=40)
 
 
 def cpu_of_children_s() -> float:
@@ -58,7 +58,7 @@ def cpu_of_children_s() -> float:
 
 
 def undisturbed(ground: Ground, snapshots: Path, num_stages: int) -> list[float]:
-    """CPU seconds of each stage of a run without faults. Directory N of `snapshots` keeps how things are after N stages."""
+    """CPU seconds of each stage of a run without faults. Directory N of `snapshots` keeps the state after N stages."""
     kept = snapshots / "seconds.json"
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
@@ -88,14 +88,14 @@ def moment(chance: random.Random, seconds: list[float]) -> tuple[int, float]:
 
 
 class Trials:
-    """Trials on a ground, held against an undisturbed run."""
+    """Trials on a ground, compared with an undisturbed run."""
 
     def __init__(self, ground: Ground, snapshots: Path, to_end: bool = False, num_stages: int = NUM_STAGES):
         self.ground, self.snapshots, self.to_end = ground, snapshots, to_end
         self.seconds = undisturbed(ground, snapshots, num_stages)
 
     def run(self, seed: int) -> Trial:
-        """The trial that this seed stands for."""
+        """Run the trial of this seed."""
         chance, kinds, begin = random.Random(seed), possible_kinds(), time.monotonic()
         kind, run = kinds[seed % len(kinds)], None
         while run is None:
@@ -104,19 +104,19 @@ class Trials:
             run = self._running_at(stage, after_s, words)
         what, undo = KINDS[kind](self.ground, run, chance)
         status, ended_s, problems = self._end_of_disturbed(run, undo)
-        told = _told(self.ground.said())
+        told = _last_sentence(self.ground.said())
         problems += self._problems_of_second_run(words, last)
         taken = round(time.monotonic() - begin, 1)
         return Trial(seed, kind, stage, round(after_s, 2), " ".join(words), what, status, ended_s, told, problems, taken, commit())
 
     def _words(self, kind: str, stage: int) -> tuple[list[str], int]:
-        """(what run.sh is given for a fault in this stage, the last stage it runs)."""
-        first = 1 if kind == "damaged file" else stage  # any stage may have made the file
+        """(arguments of run.sh for a fault in this stage, the last stage that it runs)."""
+        first = 1 if kind == "damaged file" else stage  # any stage may have written the file
         last = len(self.seconds) if self.to_end else stage
         return ["--stage", str(first), "--stop-stage", str(last)], last
 
     def _running_at(self, stage: int, after_s: float, words: list[str]) -> subprocess.Popen | None:
-        """A run, `after_s` CPU seconds after the beginning of the stage; None where it has ended by then, quicker than undisturbed."""
+        """A run, `after_s` CPU seconds after the beginning of the stage; None if it ended earlier, faster than the undisturbed run."""
         self.ground.lay_out(self.snapshots / str(stage - 1))
         run = self.ground.start(*words)
         wait_until(lambda: run.poll() is not None or f"== stage {stage}:" in self.ground.said(), _MOST_S)
@@ -127,7 +127,7 @@ class Trials:
         return run if run.poll() is None else None
 
     def _end_of_disturbed(self, run: subprocess.Popen, undo: Undo) -> tuple[int, float, list[str]]:
-        """(exit status of the disturbed run, seconds from the fault to its end, what was wrong with how it ended)."""
+        """(exit status of the disturbed run, seconds from the fault to its end, problems of its end)."""
         begin, problems = time.monotonic(), []
         if not wait_until(lambda: run.poll() is not None, _MOST_S):
             problems.append(f"the disturbed run did not end within {_MOST_S:.0f} s")
@@ -138,17 +138,17 @@ class Trials:
         return status, ended_s, problems + problems_of_report(self.ground.said(), status)
 
     def _left_running(self) -> list[str]:
-        """Processes that have outlived their run, which are killed."""
+        """Kill processes that have outlived their run; a description of each."""
         wait_until(lambda: not self.ground.processes(), _GRACE_S)
         left = self.ground.processes()
         end(left)
         return [f"left running: {command}" for command in left.values()]
 
     def _problems_of_second_run(self, words: list[str], last: int) -> list[str]:
-        """What the same command leaves that an undisturbed run has not left after stage `last`."""
+        """Differences between the state after the same command and that of the undisturbed run after stage `last`."""
         status = self.ground.start(*words).wait()
         if status:
-            return [f"the second run ended with status {status}: {_told(self.ground.said())}"]
+            return [f"the second run ended with status {status}: {_last_sentence(self.ground.said())}"]
         here, wanted = self.ground.recipe, self.snapshots / str(last)
         found = ["other word error rates"] if word_error_rates(here) != word_error_rates(wanted) else []
         a, b = contents(here), contents(wanted)
@@ -157,8 +157,8 @@ class Trials:
         return found + [f"half-written: {name}" for name in half_written(here)] + self._left_running()
 
 
-def _told(said: str) -> str:
-    """The sentence with which a run ended."""
+def _last_sentence(said: str) -> str:
+    """The last sentence of a run's output."""
     told = [line for line in said.splitlines() if line.startswith("run.sh: ") and ("error" in line or "stopped" in line)]
     return told[-1] if told else ""
 
@@ -173,7 +173,7 @@ def main(options: Benchmark) -> None:
             done[seed] = trial = trials.run(seed)
             write_table(options.table, done)
             where = f"stage {trial.stage} + {trial.after_s} CPU s"
-            log.info(f"{seed}: {where}: {trial.what}; status {trial.status}; {'; '.join(trial.problems) or 'all is well'}")
+            log.info(f"{seed}: {where}: {trial.what}; status {trial.status}; {'; '.join(trial.problems) or 'correct'}")
     write_page(options.page, done)
 
 

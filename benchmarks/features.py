@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Speed of our features and kaldi-native-fbank's, on one core, and the greatest difference of each to the formulas in float64, in one run.
+"""Speed of the features of pyasr and kaldi-native-fbank on one core, and the maximum difference of each to the formulas in float64.
 
-Then PLP and pitch. For pitch there is Kaldi itself to compare with, where VOSK_LIBRARY names its library (see peer_vosk.py).
+Also measures PLP and pitch. Pitch is compared with Kaldi itself if VOSK_LIBRARY names its library (see peer_vosk.py).
 
-Speech is imitated by noise of the lengths of a corpus of short utterances (median 2.3 s), or read from the audio of a data directory.
-For both sides the audio is in memory as float32, and only the CPU seconds of computing features count; the best of `--num-runs` is taken.
-Fails where ours are less than 1.3 times as fast as kaldi-native-fbank's, or further than 0.005 from the formulas.
+The audio is noise with the durations of a corpus of short utterances (median 2.3 s), or that of a data directory. For both sides it is in
+memory as float32, and only the CPU seconds of computing features count; the fastest of `--num-runs` runs is used. Fails if pyasr is less
+than 1.3 times as fast as kaldi-native-fbank, or differs by more than 0.005 from the formulas.
 
 Example:
     benchmarks/features.py --data egs/amazon_queen/s5/data/test
@@ -39,7 +39,7 @@ TARGET_RATIO, MAX_ERROR = 1.3, 5e-3
 class Benchmark:
     data: str = option("", "data directory of 8 kHz audio; empty: noise")
     num_utterances: int = option(400, "utterances", minimum=1)
-    num_runs: int = option(3, "runs of each side", minimum=1)
+    num_runs: int = option(3, "runs per side", minimum=1)
 
 
 def systems() -> dict:
@@ -69,7 +69,7 @@ def ours(options, waves: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def peers(options, waves: list[np.ndarray]) -> tuple[float, list[np.ndarray]]:
-    """(CPU seconds, features) of kaldi-native-fbank; copying its frames into one array is not counted."""
+    """(CPU seconds, features) of kaldi-native-fbank, without the time of copying its frames into one array."""
     knf, is_mfcc = peer("kaldi_native_fbank"), isinstance(options, MfccOptions)
     theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
     theirs.frame_opts.samp_freq, theirs.frame_opts.dither = RATE, 0
@@ -98,7 +98,7 @@ def greatest_difference(some: list[np.ndarray], others: list[np.ndarray]) -> flo
 
 
 def cpu_seconds(work, num_runs: int) -> float:
-    """The least of some runs; one more before them is not counted."""
+    """Minimum CPU seconds over some runs, after one run that does not count."""
     work()
     seconds = []
     for _ in range(num_runs):
@@ -109,13 +109,13 @@ def cpu_seconds(work, num_runs: int) -> float:
 
 
 def compare_pitch(options: Benchmark, waves: list[np.ndarray], audio_s: float) -> None:
-    """Pitch without its post-processing, whose share is a few per cent."""
+    """Compare pitch without its post-processing, which takes a few per cent of the time."""
     track = PitchTracker(TrackOptions(), FrameOptions(sample_frequency=RATE))
     our_s = cpu_seconds(lambda: [track(wave) for wave in waves], options.num_runs)
     try:
         peer_vosk.library()
     except OSError:
-        print(f"{'pitch':10} {audio_s / our_s:8.0f}   (no Kaldi to compare with: VOSK_LIBRARY is not set)")
+        print(f"{'pitch':10} {audio_s / our_s:8.0f}   (not compared with Kaldi: VOSK_LIBRARY is not set)")
         return
     peer_s = cpu_seconds(lambda: [peer_vosk.pitch(wave, samp_freq=RATE) for wave in waves], options.num_runs)
     (nccf, ours), (_, theirs) = (np.concatenate(found).T for found in
@@ -128,7 +128,7 @@ def compare_pitch(options: Benchmark, waves: list[np.ndarray], audio_s: float) -
 def main(options: Benchmark) -> None:
     waves = waveforms(options)
     audio_s = sum(map(len, waves)) / RATE
-    print(f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core; greatest differences to float64")
+    print(f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core; maximum differences to float64")
     head = ("", "pyasr", "kaldi-native-fbank", "ratio", "pyasr - float64", "peer - float64", "pyasr - peer")
     print("{:10} {:>8} {:>20} {:>7} {:>17} {:>16} {:>14}".format(*head))
     failed = []

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The GMM systems of egs/amazon_queen on the very split that Kaldi's figures are for: WERs over several seeds, CPU time of the chain.
+"""The GMM systems of egs/amazon_queen on the data split of Kaldi's results: WERs over several seeds, CPU time of the chain.
 
-Kaldi's figures, by its own scripts: all 3.80 h of training speech (no development set), a trigram of the training text, 4,632 words of
-test with numbers dropped, the LM weight chosen on test. This trains and decodes the recipe's systems in the same way, without its
-pronunciation probabilities, with a seed for the dither of the features and for each system, and prints every WER, their mean, and its
-difference to Kaldi's. Kaldi's CPU time was measured on another corpus, of 2.7 h.
+Kaldi's results come from its own scripts: all 3.80 h of training speech (no development set), a trigram of the training text, 4,632 test
+words without numbers, LM weight chosen on the test set. This program trains and decodes the recipe's systems in the same way, without its
+pronunciation probabilities, with a seed for the dither of the features and for each system. It prints every WER, the mean, and the
+difference to Kaldi. Kaldi's CPU time was measured on another corpus, of 2.7 h.
 
-Runs in RUN_DIR; what is complete there is not made again, but only times of this run are shown.
+Works in RUN_DIR. Complete outputs are not computed again; the times are those of this run only.
 
 Example:
     benchmarks/gmm_chain.py --num-seeds 4 egs/amazon_queen/s5/corpus /tmp/gmm_chain
@@ -42,21 +42,21 @@ TARGET_SHARE = 0.7
 
 @dataclass(frozen=True)
 class Benchmark:
-    corpus: Path = argument("corpus directory that local/get_corpus.py made")
-    run_dir: Path = argument("directory to work in")
-    num_seeds: int = option(3, "chains to train, with seeds 0, 1, ...", minimum=1)
+    corpus: Path = argument("corpus directory created by local/get_corpus.py")
+    run_dir: Path = argument("working directory")
+    num_seeds: int = option(3, "number of chains to train, with seeds 0, 1, ...", minimum=1)
     nj: int = option(2, "parallel jobs", minimum=1)
 
 
 class Runner:
-    """Runs the toolkit's programs in RUN_DIR and adds up their seconds."""
+    """Runs programs of the toolkit in RUN_DIR and sums their times."""
 
     def __init__(self, directory: Path, num_jobs: int):
         self.directory, self.num_jobs = directory, num_jobs
         self.cpu_s, self.wall_s = Counter(), Counter()
 
     def __call__(self, part: str, program: str, *arguments) -> None:
-        """`program` with `arguments`; its time counts for `part`. Raises UserError when it fails."""
+        """Run `program` with `arguments`; its time counts for `part`. Raises UserError if it fails."""
         before, begin = os.times(), time.perf_counter()
         words = [str(word) for word in (program, *arguments)]
         ended = subprocess.run(words, cwd=self.directory, capture_output=True, text=True)
@@ -67,12 +67,12 @@ class Runner:
         self.wall_s[part] += time.perf_counter() - begin
 
     def step(self, part: str, name: str, *arguments) -> None:
-        """A step with the recipe's number of jobs."""
+        """Run a step with the recipe's number of jobs."""
         self(part, ROOT / f"steps/{name}.py", "--nj", self.num_jobs, *arguments)
 
 
 def prepare(run: Runner, corpus: Path) -> None:
-    """Data, lang directory and language model, which all seeds share."""
+    """Prepare data, lang directory and language model, which all seeds share."""
     run("data", RECIPE / "local/prepare_data.py", "--dev-actor", "none", "--numbers", "drop", "--nj", run.num_jobs, corpus, "data")
     run("data", ROOT / "utils/prepare_dict.py", "data/train/text", "data/local/dict")
     run("data", ROOT / "utils/prepare_lang.py", "data/local/dict", "<unk>", "data/lang")
@@ -81,7 +81,7 @@ def prepare(run: Runner, corpus: Path) -> None:
 
 
 def features(run: Runner, seed: int) -> list[str]:
-    """The data directories train and test with features of a seed."""
+    """Data directories of train and test with features of one seed."""
     directories = [f"data/{part}_seed{seed}" for part in ("train", "test")]
     for part, directory in zip(("train", "test"), directories):
         run("features", ROOT / "utils/copy_data_dir.py", f"data/{part}", directory)
@@ -91,7 +91,7 @@ def features(run: Runner, seed: int) -> list[str]:
 
 
 def train(run: Runner, train_data: str, out: str, seed: int) -> None:
-    """The systems of stage 4 of the recipe, without the pronunciation probabilities that it gives the last one."""
+    """Train the systems of stage 4 of the recipe, without the pronunciation probabilities of the last one."""
     own = "--boost-silence", 1.25
     seeded = *own, "--seed", seed
     places = train_data, "data/lang"
@@ -118,13 +118,13 @@ def decode(run: Runner, test_data: str, out: str) -> list[tuple[float, str]]:
 
 
 def read_wer(path: Path) -> tuple[float, str]:
-    """The first line of a `best_wer`."""
+    """Read the first line of a `best_wer`."""
     wer, *counts = re.search(r"%WER (\S+) \[ \d+ / \d+, (\d+) ins, (\d+) del, (\d+) sub", path.read_text(encoding="utf-8")).groups()
     return float(wer), " / ".join(counts)
 
 
 def report(found: list[list[tuple[float, str]]]) -> None:
-    """A row for each system; `found` has one list for each seed."""
+    """Print a row per system; `found` has one list per seed."""
     seeds = f"{'seeds':{9 * len(found) - 2}}"
     print(f"| {'test WER %, LM weight on test':30} | {seeds} | mean  | Kaldi | difference | seed 0: ins / del / sub | Kaldi's |")
     for (system, (kaldi, counts)), *ours in zip(KALDI.items(), *found):
@@ -135,7 +135,7 @@ def report(found: list[list[tuple[float, str]]]) -> None:
 
 
 def report_times(run: Runner, num_seeds: int) -> None:
-    """CPU time of the chain per hour of speech, against Kaldi's."""
+    """Print the CPU time of the chain per hour of speech, compared with Kaldi's."""
     hours = sum(float(line.split()[1]) for line in (run.directory / "data/train/utt2dur").open(encoding="utf-8")) / 3600
     chain_s = run.cpu_s["chain"] / num_seeds
     for part in run.cpu_s:

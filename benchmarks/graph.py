@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""CPU seconds and peak memory of making a large decoding graph, beside Kaldi's programs for the same operations.
+"""CPU seconds and peak memory of building a large decoding graph, compared with Kaldi's programs for the same operations.
 
-The language is made up: words of the CMU dictionary, a trigram model with random n-grams (most of them of frequent words, as in text), a
+The language is synthetic: words of the CMU dictionary, a trigram model with random n-grams (most of them of frequent words, as in text), a
 random triphone tree. Kaldi's programs come from the riva-asrlib-decoder wheel; they cover ARPA to LG and Ha o CLG to HCLG, not the context
 and H.
 
@@ -45,7 +45,7 @@ class Benchmark:
     num_words: int = option(20000, "words", minimum=10)
     num_bigrams: int = option(400000, "bigrams", minimum=1)
     num_trigrams: int = option(300000, "trigrams", minimum=1)
-    num_leaves: int = option(3000, "leaves of the triphone tree", minimum=1)
+    num_leaves: int = option(3000, "number of leaves of the triphone tree", minimum=1)
 
 
 def write_language(root: Path, options: Benchmark) -> None:
@@ -64,7 +64,7 @@ def write_language(root: Path, options: Benchmark) -> None:
 
 
 def random_model(words: list[str], options: Benchmark, rng: np.random.Generator) -> Arpa:
-    """Words drawn by Zipf's law; trigrams continue a tenth of the bigrams, as cutoffs leave it in models of large texts."""
+    """A model with words drawn by Zipf's law; trigrams continue a tenth of the bigrams, as in models of large texts with count cutoffs."""
     symbols = [*words, "<s>", "</s>"]
     begin, end = len(words), len(words) + 1
     zipf = 1.0 / np.arange(2, len(words) + 2)
@@ -88,7 +88,7 @@ def distinct(ids: np.ndarray, num: int, rng: np.random.Generator, end: int) -> n
 
 
 def random_tree(lang: LangDir, topology: Topology, num_leaves: int) -> ContextTree:
-    """Random questions about either neighbour, about equally many leaves for each set of phones."""
+    """A tree of random questions about either neighbour, with about the same number of leaves for each set of phones."""
     rng, numbers = np.random.default_rng(1), iter(range(1 << 30))
     sets = [members for members in lang.sets if not set(members) & set(lang.silence_phones)]
 
@@ -110,7 +110,7 @@ def random_tree(lang: LangDir, topology: Topology, num_leaves: int) -> ContextTr
 
 
 class Stopwatch:
-    """Prints CPU seconds of this process and its peak memory so far, one line a stage."""
+    """Prints CPU seconds and peak memory of this process, one line per stage."""
 
     def __init__(self):
         self.seconds: dict[str, float] = {}
@@ -133,7 +133,7 @@ def kaldi_programs() -> Path | None:
 
 
 def kaldi(programs: Path, *stages: tuple) -> float:
-    """CPU seconds of Kaldi's programs run one after the other."""
+    """CPU seconds of running Kaldi's programs in sequence."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for program, *arguments in stages:
         subprocess.run([str(programs / program), *map(str, arguments)], check=True, capture_output=True)
@@ -170,7 +170,7 @@ def main(options: Benchmark) -> None:
         print(f"{'ARPA to HCLG':28s} {'':34s} {sum(seconds.values()):7.2f} CPU s")
         programs = kaldi_programs()
         if programs is None:
-            raise UserError("the Kaldi programs to compare with are not installed; run: pip install riva-asrlib-decoder")
+            raise UserError("Kaldi's programs for the comparison are not installed; run: pip install riva-asrlib-decoder")
         compare(root, programs, seconds)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What becomes of lattices after the search: size, and CPU seconds per hour of speech of everything that is done with them.
+"""Size of lattices, and CPU seconds per hour of speech of all operations on them after the search.
 
-Utterances of a data directory are decoded as steps/decode.py does; then each tool is run on all lattices, in this process, and its CPU
-time is taken (of the second run of two, so that nothing is compiled in it; reading and writing are not in it). Depth is the mean number of
-arcs with frames that cross a frame, as Kaldi's lattice-depth.
+Utterances of a data directory are decoded as by steps/decode.py. Then each operation is run on all lattices in this process, twice; the CPU
+time is that of the second run, without compilation, reading and writing. Depth is the mean number of arcs with frames that cross a frame,
+as in Kaldi's lattice-depth.
 
 Example (in egs/amazon_queen/s5):
     ../../../benchmarks/lattices.py --model-dir exp/dnn --data data/test_fmllr --lm data/local/lm/fourgram
@@ -48,14 +48,14 @@ class Benchmark:
 
 
 class Table:
-    """Rows of tools: what they take and the lattices that they give."""
+    """Rows of operations: CPU seconds, and size and depth of their lattices."""
 
     def __init__(self, num_frames: int):
         self.num_frames, self.hours = num_frames, num_frames * FRAME_SHIFT_S / 3600
         print(f"{'':<42}{'CPU s / hour':>14}{'arcs / frame':>14}{'depth':>9}", flush=True)
 
     def row(self, name: str, tool: Callable, items: list) -> list:
-        """Run `tool` on every item, twice; what it gave."""
+        """Run `tool` on every item, twice, and print its row; its results."""
         for _ in range(2):
             begin = time.process_time()
             results = [tool(item) for item in items]
@@ -83,7 +83,7 @@ def main(options: Benchmark) -> None:
     num_points = len(LM_WEIGHTS) * len(PENALTIES)
     table.row(f"best paths of {num_points} points, raw", lambda lattice: sweep(lattice, LM_WEIGHTS, PENALTIES), raw)
     table.row(f"best paths of {num_points} points", lambda lattice: sweep(lattice, LM_WEIGHTS, PENALTIES), compact)
-    table.row(f"least risk of {num_points} points", lambda lattice: mbr_sweep(lattice, LM_WEIGHTS, PENALTIES), compact)
+    table.row(f"minimum risk of {num_points} points", lambda lattice: mbr_sweep(lattice, LM_WEIGHTS, PENALTIES), compact)
     table.row("words, times and confidences", lambda lattice: mbr_decode(WordGraph.of(lattice, scale)), aligned)
     table.row("50 best word sequences", lambda lattice: n_best(lattice, 50, scale), compact)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measure what programs take in finished recipes, for plans (run.sh --plan true): core seconds, bytes and memory by amount of work.
+"""Measure the cost of programs in finished recipes, for plans (run.sh --plan true): core seconds, bytes and memory by amount of work.
 
-Each output's done-file tells the command, the seconds and the files; the jobs' status files tell the memory, and
-`pyasr.report.plan.works` the amount of work. Core seconds are seconds times jobs or ranks. Use an otherwise idle machine, and recipes of
-several sizes, so that what each run takes at least is told from what grows.
+Command, seconds and files of an output come from its done-file, the memory from the jobs' status files, and the amount of work from
+`pyasr.report.plan.works`. Core seconds are seconds times jobs or ranks. Use an otherwise idle machine, and recipes of several sizes, so
+that the fixed cost of a run can be separated from the cost that grows.
 
-With `--run true`, run.sh of egs/amazon_queen/s5 is run first, unless it is complete, and small runs of the programs that it does not call
-(benchmarks/small_runs.py): all that plans need, in about an hour on two cores.
+With `--run true`, run.sh of egs/amazon_queen/s5 runs first, unless it is complete, followed by small runs of the programs that it does not
+call (benchmarks/small_runs.py). These are all measurements that plans need; they take about an hour on two cores.
 
 Examples:
     benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5
@@ -42,21 +42,21 @@ GPU = {  # 1,024 frames of 440-6x2048-8806: 0.31 ms of products, 0.95 ms in all 
     "s_per_launch": 4e-6,
     "launches": {"SGD": 16, "natural gradient": 30, "recurrent step": 5, "train_lfmmi": 1230},
 }
-_LEAST_SHARE = 0.1  # of what a call takes that is not its network's, where that seems to take more than all
+_LEAST_SHARE = 0.1  # minimum fraction of a call's core seconds that is not attributed to its network
 
 
 @dataclass(frozen=True)
 class MeasureRates:
-    recipes: tuple[Path, ...] = argument("directories of finished recipes; with --run the first is that of egs/amazon_queen/s5", many=True)
+    recipes: tuple[Path, ...] = argument("directories of finished recipes; with --run, the first is egs/amazon_queen/s5", many=True)
     out: Path = option(Path("rates.json"), "file of rates to write")
-    run: bool = option(False, "first run run.sh and the small runs in the first directory, as far as they are not complete")
-    memory_of: Path | None = option(None, "a finished recipe of another size of which the memory alone is taken")
+    run: bool = option(False, "first run run.sh and the small runs in the first directory, unless complete")
+    memory_of: Path | None = option(None, "finished recipe of another size, used only for memory")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An output: its amount of work, what its bytes grow with, core seconds, bytes, MB of a job and what that grows with; the rate of its
-    network and what that takes."""
+    """An output: amount of work, quantity that determines its bytes, core seconds, bytes, MB of a job and the quantity that determines
+    them, core seconds of its network."""
 
     amount: float
     size: float
@@ -68,13 +68,13 @@ class Sample:
 
 
 def done_files(recipe: Path) -> list[tuple[Path, dict]]:
-    """Done-files below a recipe in the order in which they were made, with their content."""
+    """Done-files below a recipe with their content, in the order of their creation."""
     found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in recipe.rglob(".done.json")]
     return sorted(found, key=lambda pair: pair[1]["ended"])
 
 
 def samples_of(recipe: Path, rates: Rates) -> Iterator[tuple[str, Sample]]:
-    """(kind of work, sample) of all outputs whose work is declared; what their networks take is by `rates`."""
+    """(kind of work, sample) of all outputs whose work is declared; the cost of their networks is taken from `rates`."""
     corpus, used = Corpus(disk_below(recipe)), usage_of(recipe)
     for path, done in done_files(recipe):
         call = from_command(done["command"], recipe)
@@ -84,7 +84,7 @@ def samples_of(recipe: Path, rates: Rates) -> Iterator[tuple[str, Sample]]:
 
 
 def by_kind(recipes: Iterable[Path], rates: Rates) -> dict[str, list[Sample]]:
-    """{kind of work: samples}"""
+    """Samples as {kind of work: samples}."""
     samples = defaultdict(list)
     for recipe in recipes:
         for name, found in samples_of(recipe, rates):
@@ -103,7 +103,7 @@ def sample(call: Call, path: Path, done: dict, used: Usage | None, corpus: Corpu
 
 
 def rates_of(recipes: Iterable[Path], memory_of: Path | None) -> dict[str, Rate]:
-    """{kind of work: rate}; those of networks first, since other work has scores of networks in it."""
+    """{kind of work: rate}; networks first, because other work includes scores of networks."""
     rates: dict[str, Rate] = {}
     for is_network in (True, False):
         known = Rates("", "", rates)
@@ -128,7 +128,8 @@ def rate_of(name: str, samples: list[Sample], of_memory: list[Sample], slopes: d
 
 
 def group_of(name: str) -> str:
-    """Of kinds of work that hold the same in memory: frames for networks, features for GMMs, graphs, language models; '' for others."""
+    """Group of the kinds of work with the same data in memory: frames for networks, features for GMMs, graphs, language models; '' for
+    others."""
     program = name.split()[0]
     work = WORKS[program]
     if work.held is not nothing:
@@ -139,7 +140,7 @@ def group_of(name: str) -> str:
 
 
 def memory_slopes(samples: list[dict[str, list[Sample]]]) -> dict[str, float]:
-    """{group: MB for each unit held}: the slope that the kinds of a group have in common, each with what it takes at least."""
+    """{group: MB per unit of data}: the common slope of the kinds of a group, each of which has its own offset."""
     squares, products = defaultdict(float), defaultdict(float)
     for name, found in chain.from_iterable(kinds.items() for kinds in samples):
         points = [(one.held, one.memory_mb) for one in found if one.memory_mb]
@@ -150,7 +151,7 @@ def memory_slopes(samples: list[dict[str, list[Sample]]]) -> dict[str, float]:
 
 
 def memory_line(points: list[tuple[float, float]], slope: float | None) -> tuple[float, float]:
-    """By the slope of the group, or of the points alone; of jobs whose memory does not grow, the greatest."""
+    """(offset, slope) with the slope of the group, else fitted to the points; for jobs whose memory does not grow, the maximum and 0."""
     if slope is not None and points:
         return max(sum(memory - slope * held for held, memory in points) / len(points), 0.0), slope
     return line_through(points) if any(held for held, _ in points) else (max((memory for _, memory in points), default=0.0), 0.0)
@@ -161,7 +162,7 @@ def _rounded(line: tuple[float, float]) -> tuple[float, float]:
 
 
 def run_what_is_missing(recipe: Path) -> None:
-    """Raises UserError where the recipe or a small run fails."""
+    """Run the recipe and the small runs. Raises UserError if one fails."""
     if subprocess.run(["./run.sh"], cwd=recipe).returncode:
         raise UserError(f"{recipe}/run.sh failed; see what it says above")
     run_all(recipe)

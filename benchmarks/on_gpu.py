@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What training costs on the GPU of this machine, in about four minutes: limits of the card, losses beside those of the CPU, what a step
-launches and waits for, and frames per second beside a plain torch loop.
+"""Measure training on the GPU of this machine in about four minutes: limits of the GPU, losses compared with the CPU, kernels and
+synchronisations of a step, and frames per second compared with a plain torch loop.
 
-    card       name, versions, whether cuDNN takes bfloat16
+    card       name, versions, whether cuDNN supports bfloat16
     limits     a large product in each precision, copies on the device and to the host, products of the sizes of a layer, eigenvalues
     losses     200 minibatches with natural gradient, on the CPU and on the GPU, in float32 and in bfloat16
     step       kernels, time on the GPU, and synchronisations of a step; 440-6x2048-8806, minibatch 1024
-    speed      frames per second of that network, with and without natural gradient, beside a plain torch loop
-    lstm       the same of IBM's BLSTM (6 layers of 512 cells a direction, 32,000 outputs), minibatches of 128 and 256 chunks of 21 frames
+    speed      frames per second of that network, with and without natural gradient, compared with a plain torch loop
+    lstm       the same for IBM's BLSTM (6 layers of 512 cells per direction, 32,000 outputs), minibatches of 128 and 256 chunks of 21
+               frames
 
-Shares of peak are of the large product in the same precision and run.
+Percentages of peak are relative to the large product in the same precision and run.
 
 Example:
     benchmarks/on_gpu.py --parts card,limits,step
@@ -39,10 +40,10 @@ KINDS = "none", "online"
 
 @dataclass(frozen=True)
 class Benchmark:
-    parts: str = option("card,limits,losses,step,speed,lstm", "what to measure, names joined by commas")
-    num_minibatches: int = option(100, "minibatches of a turn", minimum=20)
-    num_rounds: int = option(3, "turns of each system", minimum=1)
-    num_frames: int = option(60_000, "frames in the store", minimum=1000)
+    parts: str = option("card,limits,losses,step,speed,lstm", "parts to measure, separated by commas")
+    num_minibatches: int = option(100, "number of minibatches per round", minimum=20)
+    num_rounds: int = option(3, "number of rounds, in which the systems alternate", minimum=1)
+    num_frames: int = option(60_000, "number of frames in the store", minimum=1000)
 
 
 def card(_: Benchmark) -> None:
@@ -54,7 +55,7 @@ def card(_: Benchmark) -> None:
 
 
 def microseconds(function: Callable[[], object], repeats: int = 50) -> float:
-    """Of a call, by events of the device; the first calls are not timed."""
+    """Microseconds of a call, measured by events of the device after some calls that are not timed."""
     for _ in range(3):
         function()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -78,7 +79,7 @@ def limits(_: Benchmark) -> None:
 
 
 def print_copies() -> None:
-    """40 M parameters in float32 to the host and back."""
+    """Copy 40 M parameters in float32 to the host and back."""
     on_device = torch.randn(40_000_000, device="cuda")
     for name, host in (("pageable", torch.empty(40_000_000)), ("pinned", torch.empty(40_000_000, pin_memory=True))):
         out, back = (microseconds(lambda: to.copy_(of), 5) / 1000 for to, of in ((host, on_device), (on_device, host)))
@@ -86,7 +87,7 @@ def print_copies() -> None:
 
 
 def print_products() -> None:
-    """The three products of layers of the network, in bfloat16."""
+    """Print the times of the three products of layers of the network, in bfloat16."""
     for inputs, outputs in ((440, 2048), (2048, 2048), (2048, 8806), (2048, 8832)):
         x, y, w = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
                    for shape in ((MINIBATCH, inputs), (MINIBATCH, outputs), (outputs, inputs)))  # fmt: skip
@@ -97,7 +98,7 @@ def print_products() -> None:
 
 
 def print_eigenvalues(rank: int) -> None:
-    """Of seven symmetric matrices."""
+    """Print the times of the eigenvectors of seven symmetric matrices."""
     matrices = torch.randn(7, rank, rank, dtype=torch.float64)
     matrices = matrices @ matrices.mT
     on_device = matrices.cuda()
@@ -115,11 +116,11 @@ def losses(options: Benchmark) -> None:
         own, other = (losses_of(options, device, precision) for device in ("cpu", "cuda"))
         difference = ((own - other).abs() / own).max()
         print(f"losses of 200 minibatches, {precision}: last {own[-1]:.5f} (CPU), {other[-1]:.5f} (GPU), "
-              f"greatest relative difference {difference:.1e}")  # fmt: skip
+              f"maximum relative difference {difference:.1e}")  # fmt: skip
 
 
 def losses_of(options: Benchmark, device: str, precision: str) -> torch.Tensor:
-    """Of a frame in each of 200 minibatches."""
+    """Losses per frame of 200 minibatches."""
     system, random = Ours(CPU_TASK, options.num_frames, device, precision, "online"), torch.Generator().manual_seed(2)
     indices = torch.randint(options.num_frames, (200, 512), generator=random)
     return torch.stack([system.step(index.to(device)) for index in indices]).cpu() / 512
@@ -136,12 +137,12 @@ def step(options: Benchmark) -> None:
             for index in indices[20:28]:
                 system.step(index)
             torch.cuda.synchronize()
-        print(f"{kind}: synchronisations of four steps {waits}; of a step, in the mean:")
+        print(f"{kind}: synchronisations of four steps {waits}; mean of a step:")
         print_profile(profiler, 8)
 
 
 def num_waits(system: Ours, index: torch.Tensor) -> int:
-    """Times that the host waits for the device in a step."""
+    """Number of times that the host waits for the device in a step."""
     torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -151,7 +152,7 @@ def num_waits(system: Ours, index: torch.Tensor) -> int:
 
 
 def print_profile(profiler: profile, steps: int) -> None:
-    """The kernels that take longest."""
+    """Print the kernels that take longest."""
     rows = [event for event in profiler.key_averages() if event.self_device_time_total > 0 and event.device_type.name == "CUDA"]
     rows.sort(key=lambda event: -event.self_device_time_total)
     total, count = sum(event.self_device_time_total for event in rows), sum(event.count for event in rows)
@@ -176,7 +177,7 @@ def lstm(options: Benchmark) -> None:
 
 
 def tell(timings: dict[str, Timing], options: Benchmark, what: str, seconds_at_peak: float) -> None:
-    """Time the systems in turns and print their rates."""
+    """Time the systems, which alternate, and print their rates."""
     compare(timings, options)
     for name, timing in timings.items():
         print(f"{what}, {name:24s}{timing.best / 1e6:8.3f} M frames/s{timing.best * seconds_at_peak:6.0%} of peak; 300 h in "
@@ -197,9 +198,9 @@ PARTS = {part.__name__: part for part in (card, limits, losses, step, speed, lst
 def main(options: Benchmark) -> None:
     names = options.parts.split(",")
     if wrong := [name for name in names if name not in PARTS]:
-        raise UserError(f"--parts {wrong[0]}: must be some of {', '.join(PARTS)}")
+        raise UserError(f"--parts {wrong[0]}: choose from {', '.join(PARTS)}")
     if not torch.cuda.is_available():
-        raise UserError("torch finds no GPU here")
+        raise UserError("torch finds no GPU; run this benchmark on a machine with a GPU")
     for name in names:
         begin = time.monotonic()
         print(f"\n{name}")

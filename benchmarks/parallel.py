@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""Time of every scheme of parallel training on slow networks, and of torch's DistributedDataParallel, in one run. Needs root, and Linux.
+"""Time of every scheme of parallel training on slow networks, compared with torch's DistributedDataParallel. Needs root and Linux.
 
-Four ranks, one on each of four hosts (network namespaces) that are joined by links of the speed given, mix a vector of parameters by MPI,
-through the strategies that train networks; torch's ranks talk by gloo over the same links. Nothing is trained: computing is *emulated by
-sleeping* for a stated time a minibatch, so that ranks do not fight for the cores of this machine. 145 ms is what a K20 took for 1024
-frames through the 40 M-parameter network of arXiv:1507.01239 (254.5 min for 300 hours). Schemes average every 10 minibatches or, where
-that is what they are, every minibatch. Messages are float32, except those of schemes that are called SCHEME+bfloat16.
+Four ranks, one on each of four hosts (network namespaces) with links of the given speed, mix a parameter vector over MPI, through the
+strategies of training; torch's ranks communicate by gloo over the same links. Nothing is trained: computing is *emulated by sleeping* for a
+given time per minibatch, so that ranks do not compete for the cores of this machine. 145 ms is the time of a K20 for 1024 frames with the
+40 M-parameter network of arXiv:1507.01239 (254.5 min for 300 hours). Schemes average every 10 minibatches, or every minibatch if the scheme
+prescribes that. Messages are float32, except those of schemes called SCHEME+bfloat16.
 
-A setting is MBIT_PER_S:PARAMETERS:MILLISECONDS, in millions of parameters. Message and time may be divided by the same number to get
-through a slow network's measurement sooner; link and message by the same number, to get the load of a network that is too fast for the
-processor of this machine: its four ranks push all bytes through a few cores, which on a cluster would be those of four hosts. The load
-is the time of an all-reduce of the least possible traffic, 2 (P - 1) / P messages, over the time of computing between two of them.
+A setting is MBIT_PER_S:PARAMETERS:MILLISECONDS, in millions of parameters. To measure a slow network faster, divide message and time by the
+same number. To get the load of a network that is too fast for this machine, whose few cores process the bytes of all four hosts, divide
+link and message by the same number. The load is the time of an all-reduce with the minimum traffic, 2 (P - 1) / P messages, divided by the
+computing time between two of them.
 
-minibatches  between two mixings, as it came
-ms           the time of a minibatch: ranks over the minibatches of all ranks in a second; a parameter server makes none
-hours/epoch  of 300 hours of speech, at that time a minibatch
-speed-up     over one learner, which only computes
-step         share of the time that is not computing; of it in waiting for other ranks, and in mixing; a background's work is in none
-efficiency   of scaling: time of computing / time, of a minibatch
-of torch     the peer's time over ours: of DistributedDataParallel for schemes that mix every minibatch, else of PeriodicModelAverager
+minibatches  mean number between two mixings
+ms           time per minibatch: number of ranks / minibatches per second of all ranks; a parameter server processes none
+hours/epoch  for 300 hours of speech, at that time per minibatch
+speed-up     relative to one learner, which only computes
+step         percentage of the time that is not computing; next, the parts of it spent waiting for other ranks and mixing; work in the
+             background counts in neither
+efficiency   of scaling: computing time / time, per minibatch
+of torch     time of the peer / time of pyasr: DistributedDataParallel for schemes that mix every minibatch, else PeriodicModelAverager
 
 Example:
     benchmarks/parallel.py --num-rounds 2 10000:40:145 1000:4:145
@@ -44,8 +45,8 @@ from slow_network import SlowNetwork
 NUM_RANKS, MINIBATCH = 4, 1024
 DEFAULT_SETTINGS = ("10000:40:145", "1000:4:145", "1000:40:145", "100:4:14.5")
 EPOCH_MINIBATCHES = 108_000_000 / MINIBATCH  # 300 hours, all ranks together
-MIXINGS = {1: 8, 10: 2}  # by the period in minibatches: how many are timed
-MINIBATCHES = {"asgd": 60}  # of a scheme that mixes more rarely than it might
+MIXINGS = {1: 8, 10: 2}  # period in minibatches: number of timed mixings
+MINIBATCHES = {"asgd": 60}  # for a scheme whose mixings may be rarer than its period
 EVERY_MINIBATCH = ("gradient", "d1d", "dpsgd", "adpsgd", "hadpsgd", "asgd")
 PEERS = {"ddp": ("torch DDP, gloo", 1), "averager": ("torch averager, gloo", 10)}
 OPTIONS = {"post-local": {"post_local_epochs": 0}, "kaldi": {"initial_ranks": NUM_RANKS}}
@@ -56,9 +57,9 @@ REFERENCE = {1: PEERS["ddp"][0], 10: PEERS["averager"][0]}
 @dataclass(frozen=True)
 class Benchmark:
     settings: tuple = argument(f"MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS; 'default' for {' '.join(DEFAULT_SETTINGS)}", many=True)
-    schemes: str = option("all", "those to measure, with commas; 'torch' stands for the peer")
-    num_rounds: int = option(1, "turns; the best time of each is told", minimum=1)
-    timeout: float = option(1500.0, "seconds for one turn of one setting", minimum=10.0)
+    schemes: str = option("all", "schemes to measure, separated by commas; 'torch' is the peer")
+    num_rounds: int = option(1, "number of rounds; the minimum time of each scheme is printed", minimum=1)
+    timeout: float = option(1500.0, "time limit of one round of one setting in seconds", minimum=10.0)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Setting:
 
     @property
     def message_s(self) -> float:
-        """Of an all-reduce of float32 at the link's speed."""
+        """Seconds of an all-reduce of float32 at the link's speed."""
         return 2 * (NUM_RANKS - 1) / NUM_RANKS * self.num_params * 32 / (self.mbit_per_s * 1e6)
 
     def __str__(self) -> str:
@@ -86,19 +87,19 @@ def parse_setting(text: str) -> Setting:
         if min(setting.mbit_per_s, setting.num_params, setting.compute_s) <= 0:
             raise ValueError
     except (ValueError, OverflowError):
-        raise UserError(f"'{text}' is no setting; write MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS, such as 1000:4:145") from None
+        raise UserError(f"'{text}' is not a setting; write MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS, such as 1000:4:145") from None
     return setting
 
 
 def cases(wanted: str) -> list[dict]:
-    """What to measure, as the ranks understand it."""
+    """The cases to measure, in the form of the plan for the ranks."""
     from pyasr.parallel.strategies import strategy_names
 
     names = [*strategy_names(), *NARROW]
     chosen = ["torch", *names] if wanted == "all" else wanted.split(",")
     unknown = [name for name in chosen if name not in (*names, "torch")]
     if unknown:
-        raise UserError(f"--schemes: there is no '{unknown[0]}'; choose from torch, {', '.join(names)}")
+        raise UserError(f"--schemes: no such scheme '{unknown[0]}'; choose from torch, {', '.join(names)}")
     own = [scheme_case(name) for name in chosen if name != "torch"]
     peers = [sized({"label": label, "peer": peer, "period": period}) for peer, (label, period) in PEERS.items()]
     return peers * ("torch" in chosen) + own
@@ -118,7 +119,7 @@ def sized(case: dict) -> dict:
 
 
 def measure(network: SlowNetwork, setting: Setting, wanted: list[dict], options: Benchmark) -> dict[str, np.ndarray]:
-    """{label: what `parallel_ranks` tells}, of the turn with the least time."""
+    """{label: results of `parallel_ranks`}, of the round with the minimum time."""
     network.limit(setting.mbit_per_s)
     plan = {"num_params": setting.num_params, "compute_s": setting.compute_s, "minibatch": MINIBATCH,
             "address": network.addresses()[0], "cases": wanted}  # fmt: skip
@@ -139,7 +140,7 @@ HEADINGS = ("minibatches", "ms", "step", "waiting", "mixing", "hours/epoch", "sp
 
 
 def show(setting: Setting, wanted: list[dict], told: dict[str, np.ndarray]) -> None:
-    """A table, one scheme a line."""
+    """Print a table with a line per scheme."""
     load = setting.message_s / setting.compute_s
     print(f"\n{setting}\nload: {load:.2f} every minibatch, {load / 10:.3f} every 10\n")
     print("| scheme | " + " | ".join(HEADINGS) + " |\n|---|" + "---|" * len(HEADINGS))
@@ -149,7 +150,7 @@ def show(setting: Setting, wanted: list[dict], told: dict[str, np.ndarray]) -> N
 
 
 def line(setting: Setting, case: dict, own: np.ndarray, peer: np.ndarray | None) -> list[str]:
-    """The cells under `HEADINGS`."""
+    """The cells of a line, in the order of `HEADINGS`."""
     seconds, minibatches, step, waiting, mixing = own
     efficiency = setting.compute_s / seconds
     parts = [f"{waiting:.1%}", f"{mixing:.1%}"] if "options" in case else ["", ""]
@@ -164,7 +165,7 @@ def main(options: Benchmark) -> None:
     words = [word for given in options.settings for word in (DEFAULT_SETTINGS if given == "default" else (given,))]
     settings, wanted = [parse_setting(word) for word in words], cases(options.schemes)
     print(f"{NUM_RANKS} ranks on {os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}); computing is emulated by sleeping; "
-          f"best of {options.num_rounds}; 'of torch': its time over ours, DDP's every minibatch, its averager's every 10")  # fmt: skip
+          f"best of {options.num_rounds}; 'of torch': its time / ours, with DDP every minibatch, with its averager every 10")  # fmt: skip
     with SlowNetwork(NUM_RANKS) as network:
         for setting in settings:
             show(setting, wanted, measure(network, setting, wanted, options))

@@ -1,8 +1,8 @@
-"""What one rank of `parallel.py` does: bare loops in which computing is a sleep. `python -m mpi4py parallel_ranks.py PLAN.json`.
+"""One rank of `parallel.py`: training loops in which computing is a sleep. `python -m mpi4py parallel_ranks.py PLAN.json`.
 
-The plan says what to measure; rank 0 writes PLAN.told.json, {label: [seconds of a minibatch, minibatches of a mixing, shares of the time in
-step, in waiting and in mixing]}. That is from after the first period to before the last: neither the beginning nor the end of an
-epoch is in it. The seconds are ranks over all ranks' minibatches in a second, whether they train or serve.
+The plan lists the cases. Rank 0 writes PLAN.told.json, {label: [seconds per minibatch, minibatches per mixing, fractions of the time in
+step, in waiting and in mixing]}, measured from the end of the first period to the beginning of the last, without the beginning and the end
+of the epoch. Seconds per minibatch are the number of ranks, trainers and servers, divided by the minibatches per second of all ranks.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from pyasr.parallel.strategies import Strategy, make_strategy, mixing_options
 from pyasr.train.sgd.completion import Completion
 
 _PORT = 29511
-LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # of the network whose parameters the peer's gradients are, in these proportions
+LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # layer sizes, which give the proportions of the peer's gradients
 
 
 class Clock:
-    """Time in a loop of minibatches, and of it that in communication."""
+    """Time of a loop of minibatches, and its time in communication."""
 
     def __init__(self):
         self._marks = [[time.perf_counter(), 0.0, 0.0, 0.0, 0]]
 
     def mark(self, in_step: float, times=(0.0, 0.0), mixed: bool = True) -> None:
-        """A minibatch has ended: seconds in its step; seconds of waiting and mixing so far; whether it ended in a mixing."""
+        """Record the end of a minibatch: seconds in its step; total seconds of waiting and mixing; whether it ended with a mixing."""
         self._marks.append([time.perf_counter(), self._marks[-1][1] + in_step, *times, self._marks[-1][4] + mixed])
 
     def rates(self, period: int) -> np.ndarray:
-        """(minibatches, mixings, and seconds in step, waiting and mixing) in a second, without the first and the last period."""
+        """(minibatches, mixings, and seconds in step, waiting and mixing) per second, without the first and the last period."""
         marks = np.array(self._marks[period : len(self._marks) - period])
         if len(marks) < 2:
             return np.zeros(5)
@@ -48,12 +48,12 @@ class Clock:
 
 
 def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
-    """A scheme of ours in one epoch."""
+    """One epoch of a scheme of pyasr."""
     master = torch.rand(plan["num_params"])
     strategy = make_strategy(comm, mixing_options(**case["options"]))
     strategy.restart(master)
-    strategy.drift = 0.0  # measured in training once a while, not here
-    strategy.training.objective = float  # nothing is learned
+    strategy.drift = 0.0  # training measures it occasionally
+    strategy.training.objective = float  # nothing is trained
     minibatch, left, mixing = plan["minibatch"], case["minibatches"], None
     if strategy.share != (comm.rank, comm.size):  # it draws from all data
         left *= comm.size
@@ -72,7 +72,7 @@ def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
 
 
 def computing(strategy: Strategy, plan: dict) -> Callable[[], None]:
-    """What computes a minibatch: layer by layer where the scheme adds gradients up on the way."""
+    """A function that computes a minibatch; layer by layer if the scheme sums gradients during the backward pass."""
     gradient_sum = strategy.sum_gradients()
     if gradient_sum is None:
         return lambda: time.sleep(plan["compute_s"])
@@ -91,7 +91,7 @@ def computing(strategy: Strategy, plan: dict) -> Callable[[], None]:
 
 
 class SleepingLayer(torch.autograd.Function):
-    """A layer that sleeps for a third of its time forwards and two thirds backwards, where its gradient comes from nowhere."""
+    """A layer that sleeps for a third of its time in the forward pass and two thirds in the backward pass; its gradient is an argument."""
 
     @staticmethod
     def forward(ctx, x, weight, gradient, seconds):
@@ -106,7 +106,7 @@ class SleepingLayer(torch.autograd.Function):
 
 
 class SleepingNetwork(torch.nn.Module):
-    """Layers with `num_params` parameters in all that sleep for `compute_s` in all, each in proportion to its own."""
+    """Layers with `num_params` parameters that sleep for `compute_s` in total, each in proportion to its parameters."""
 
     def __init__(self, num_params: int, compute_s: float):
         super().__init__()
@@ -123,7 +123,7 @@ class SleepingNetwork(torch.nn.Module):
 
 
 def peer_step(plan: dict, case: dict):
-    """A minibatch with torch's own: gradients by DistributedDataParallel, or parameters by PeriodicModelAverager; seconds in averaging."""
+    """A minibatch of torch: gradients by DistributedDataParallel, or parameters by PeriodicModelAverager; returns seconds of averaging."""
     network = SleepingNetwork(plan["num_params"], plan["compute_s"])
     x = torch.zeros(1, requires_grad=True)
     if case["peer"] == "ddp":
@@ -138,7 +138,7 @@ def peer_step(plan: dict, case: dict):
 
         averager = PeriodicModelAverager(period=case["period"])
         for weight, gradient in zip(network.weights, network.gradients):
-            weight.grad = gradient  # it passes over parameters that do not learn
+            weight.grad = gradient  # parameters without gradient are skipped
 
         def step() -> float:
             time.sleep(plan["compute_s"])
@@ -150,7 +150,7 @@ def peer_step(plan: dict, case: dict):
 
 
 def peer_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
-    """torch over gloo, whose ranks are ours."""
+    """torch over gloo, with the same ranks."""
     if not torch.distributed.is_initialized():
         store = f"tcp://{plan['address']}:{_PORT}"
         torch.distributed.init_process_group("gloo", init_method=store, rank=comm.rank, world_size=comm.size)
@@ -161,7 +161,7 @@ def peer_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
 
 
 def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
-    """What the plan wants to know."""
+    """The results of a case for PLAN.told.json."""
     own = clock.rates(period)
     minibatches, mixings, *parts = comm.allreduce(own, "mean")
     num_learners = comm.reduce_scalar(bool(own[0]))
@@ -169,7 +169,7 @@ def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
 
 
 def main(path: Path) -> None:
-    """Measure one case after the other."""
+    """Measure all cases in sequence."""
     torch.set_num_threads(1)
     plan, comm, told = json.loads(path.read_text()), MpiComm(), {}
     for case in plan["cases"]:

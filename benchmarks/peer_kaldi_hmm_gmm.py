@@ -1,4 +1,4 @@
-"""Kaldi's graph compiler and aligner over the utterances of a task, for alignment.py; runs in an environment with kaldi-hmm-gmm.
+"""Kaldi's graph compiler and aligner on the utterances of a task, for alignment.py; runs in an environment with kaldi-hmm-gmm.
 
     peer_kaldi_hmm_gmm.py TASK.npz LANG TREE   ->  one line of JSON: graphs_s, align_s (CPU seconds), alignments
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def transition_model(task, tree, lang: str):
-    """Kaldi's model of the same topology and tree, with the task's probabilities put into its pickled state."""
+    """Kaldi's model with the same topology and tree, and the task's probabilities inserted into its pickled state."""
     topology = khg.HmmTopology()
     with open(f"{lang}/topo", encoding="utf-8") as f:
         topology.read(f.read())
@@ -26,7 +26,7 @@ def transition_model(task, tree, lang: str):
             return model
         except RuntimeError:
             continue
-    raise SystemExit("this version of kaldi-hmm-gmm keeps transition models in another way")
+    raise SystemExit("this version of kaldi-hmm-gmm pickles transition models in another form; install version 1.1.4")
 
 
 def acoustic_model(task):

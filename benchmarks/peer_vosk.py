@@ -3,8 +3,8 @@
     pip download --no-deps vosk==0.3.45 && unzip -d /tmp/vosk vosk-*.whl
     VOSK_LIBRARY=/tmp/vosk/vosk/libvosk.so benchmarks/features.py
 
-The library exports Kaldi's C++ functions; here they are called by their mangled names, with the structures of Kaldi's headers spelled out.
-For features.py, and for tests/feats/make_kaldi_feats.py, which keeps some of the answers.
+The library exports Kaldi's C++ functions. They are called by their mangled names, with the structures of Kaldi's headers. Used by
+features.py, and by tests/feats/make_kaldi_feats.py, which stores some of the results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Matrix(Structure):
 
 
 class OldString(Structure):
-    """What a std::string of GCC's old ABI points into: it points to `text`."""
+    """The representation of a std::string in GCC's old ABI, which points to `text`."""
 
     _fields_ = [("length", c_size_t), ("capacity", c_size_t), ("refcount", c_int32), ("padding", c_int32), ("text", c_char * 16)]
 
@@ -79,13 +79,13 @@ FBANK = _structure("FbankOptions", [
 
 
 def _options(cls: type[Structure], **values) -> Structure:
-    """The structure with its defaults but for `values`."""
+    """The structure with its defaults, except `values`."""
     return cls(**{**cls.defaults, **values})
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """libvosk. Raises OSError where VOSK_LIBRARY names no library."""
+    """libvosk. Raises OSError if VOSK_LIBRARY does not name a library."""
     return ctypes.CDLL(os.environ.get("VOSK_LIBRARY", "libvosk.so"))
 
 
@@ -98,7 +98,7 @@ def _matrix(x: np.ndarray) -> Matrix:
 
 
 def _taken(matrix: Matrix) -> np.ndarray:
-    """A copy of what Kaldi has put into an empty matrix, which is given back."""
+    """A copy of the matrix that Kaldi has allocated, which is then freed."""
     if not matrix.num_rows:
         return np.zeros((0, 0), np.float32)
     copy = np.ctypeslib.as_array(matrix.data, (matrix.num_rows, matrix.stride))[:, : matrix.num_cols].copy()
@@ -115,7 +115,7 @@ def pitch(wave: np.ndarray, **options) -> np.ndarray:
 
 
 def process_pitch(raw: np.ndarray, **options) -> np.ndarray:
-    """process-kaldi-pitch-feats of what `pitch` gives."""
+    """process-kaldi-pitch-feats of the output of `pitch`."""
     raw, out = np.ascontiguousarray(raw, np.float32), Matrix()
     compute = library()[f"_ZN5kaldi12ProcessPitchERKNS_19ProcessPitchOptionsE{MATRIX}PNS_6MatrixIfEE"]
     compute(byref(_options(PROCESS, **options)), byref(_matrix(raw)), byref(out))
@@ -132,7 +132,7 @@ def sliding_cmn(features: np.ndarray, **options) -> np.ndarray:
 
 
 def _computed(kind: str, options: Structure, dim: int, frames: np.ndarray, log_energies: np.ndarray, warp: float) -> np.ndarray:
-    """What the computer of `kind` (Plp, Fbank) makes of windowed, padded frames."""
+    """Features of windowed, padded frames by Kaldi's computer of `kind` (Plp, Fbank)."""
     space, name = ctypes.create_string_buffer(1 << 14), f"_ZN5kaldi{len(kind) + 8}{kind}Computer"
     library()[f"{name}C1ERKNS_{len(kind) + 7}{kind}OptionsE"](space, byref(options))
     compute = library()[f"{name}7ComputeEffPNS_10VectorBaseIfEES3_"]

@@ -1,4 +1,4 @@
-"""Libraries that are compared with."""
+"""Import of the libraries with which benchmarks compare pyasr."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyasr.base.errors import UserError
 
 
 def peer(name: str, installed_by: str = "pip install -r requirements-test.txt") -> ModuleType:
-    """The module of that name. Raises UserError where it is not installed."""
+    """The module of this name. Raises UserError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise UserError(f"{name}, which is compared with, is not installed; run '{installed_by}'") from None
+        raise UserError(f"{name} is needed for the comparison and is not installed; run '{installed_by}'") from None

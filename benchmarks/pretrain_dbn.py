@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Frames per CPU second of contrastive divergence, ours against a plain torch loop, in the same run and on one core.
+"""Frames per CPU second of contrastive divergence on one core, by pyasr and by a plain torch loop.
 
-Both do the same update (minibatch, momentum and L2 of Kaldi's recipe) of a Gaussian machine on 440 inputs and of a Bernoulli machine, in
-float32 and in bfloat16 with float32 parameters. The plain loop is what one would write with torch's own functions: `torch.bernoulli`,
-one product for each statistic, a list of parameters.
+Both compute the same update (minibatch, momentum and L2 of Kaldi's recipe) of a Gaussian RBM with 440 inputs and of a Bernoulli RBM, in
+float32 and in bfloat16 with float32 parameters. The plain loop uses torch's own functions: `torch.bernoulli`, one product per statistic, a
+list of parameters.
 
 Example:
     benchmarks/pretrain_dbn.py --hidden-dim 2048 --num-minibatches 60
@@ -24,18 +24,18 @@ from pyasr.train.compute import ComputeOptions
 from pyasr.train.sgd.rbm_learner import RbmLearner
 
 INPUT_DIM, MINIBATCH, RATE, MOMENTUM, L2 = 440, 100, 1e-6, 0.9, 0.0002
-STDDEV = 0.01  # so small that the plain loop, which has no guard against explosions, needs none
+STDDEV = 0.01  # small enough that the plain loop, which has no guard against explosions, does not diverge
 _NUM_ROUNDS = 6
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    hidden_dim: int = option(2048, "hidden units of both machines", minimum=1)
-    num_minibatches: int = option(60, "minibatches of each measurement, taken by turns in six rounds", minimum=6)
+    hidden_dim: int = option(2048, "number of hidden units of both RBMs", minimum=1)
+    num_minibatches: int = option(60, "number of minibatches per measurement, in six alternating rounds", minimum=6)
 
 
 def ours(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
-    """One minibatch of the learner, as the training loop calls it."""
+    """A function for one minibatch of the learner, as called by the training loop."""
     rbm = Rbm(*dims, gaussian)
     rbm.initialise(STDDEV, torch.Generator().manual_seed(1))
     options = ComputeOptions(minibatch=MINIBATCH, precision=str(dtype).removeprefix("torch."), device="cpu")
@@ -46,7 +46,7 @@ def ours(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
 
 
 def plain(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
-    """The same by torch's own functions."""
+    """A function for one minibatch with torch's own functions."""
     visible_dim, hidden_dim = dims
     parameters = [STDDEV * torch.randn(hidden_dim, visible_dim), torch.zeros(hidden_dim), torch.zeros(visible_dim)]
     velocities = [torch.zeros_like(p) for p in parameters]
@@ -67,7 +67,7 @@ def plain(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
 
 
 def frames_per_cpu_second(steps: list, v: torch.Tensor, num_minibatches: int) -> list[float]:
-    """Of each of `steps`: the median of rounds that they take by turns, so that what else the machine does meets all alike."""
+    """The median over rounds for each of `steps`, which alternate, so that other load on the machine affects all of them equally."""
     speeds = [[] for _ in steps]
     for _ in range(_NUM_ROUNDS):
         for step, found in zip(steps, speeds):

@@ -1,12 +1,12 @@
-"""Hosts of a private network on one machine: Linux network namespaces on a switch of their own. Needs root.
+"""Hosts of a private network on one machine: Linux network namespaces on a virtual switch. Needs root.
 
     with PrivateNetwork(3) as network:
         subprocess.run(network.on("host2", ["hostname"]))      # host2
-        network.lose("host2")                                  # its power fails
+        network.lose("host2")                                  # simulates a power failure
 
-They are called host1, host2, ..., know each other by these names, and share this machine's filesystem. Each has one interface, eth0, at
-10.99.0.1, 10.99.0.2, ...; nothing outside can be reached, so networks of several processes may have the same addresses. What a killed run
-has left behind is removed by the next.
+They are called host1, host2, ..., resolve each other's names, and share this machine's filesystem. Each has one interface, eth0, with the
+address 10.99.0.1, 10.99.0.2, ... They have no connection to the outside, so networks of several processes can use the same addresses.
+Namespaces of a killed run are removed by the next one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exec ip netns exec {prefix}.$host unshare --uts bash -c "hostname host$host && m
 
 
 class PrivateNetwork:
-    """`num_hosts` hosts, from `with` on until its end. Raises UserError without root or the programs that are needed.
+    """`num_hosts` hosts that exist during a `with` block. Raises UserError without root or the required programs.
 
     hosts  their names
     """
@@ -70,25 +70,25 @@ class PrivateNetwork:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def addresses(self) -> list[str]:
-        """Of the hosts."""
+        """Addresses of the hosts."""
         return [f"10.99.0.{number}" for number in self._numbers()]
 
     def on(self, host: str, words: Sequence[str | Path]) -> list[str]:
-        """The command that runs a command on a host, in its own process."""
+        """The command that runs these words on a host, in its own process."""
         return [str(self._enter), host, f"exec {shlex.join(map(str, words))}"]
 
     def lose(self, host: str) -> None:
-        """As when its power fails: nothing comes from it any more, not even that its connections have ended, and nothing runs there."""
+        """Simulate a power failure: stop all processes of the host and its network, without closing its connections."""
         name = self._of(host)
         call(f"ip -n {name} link set eth0 down")
         end_processes([name])
 
     def restore(self, host: str) -> None:
-        """As when its power is back; nothing runs there yet."""
+        """Simulate the return of power: restore the network; no processes run yet."""
         call(f"ip -n {self._of(host)} link set eth0 up")
 
     def processes(self, host: str) -> list[int]:
-        """Those that run on a host."""
+        """Processes that run on a host."""
         return _processes(self._of(host))
 
     def _numbers(self) -> range:
@@ -116,22 +116,22 @@ class PrivateNetwork:
 
 
 def check_possible() -> None:
-    """Raise UserError unless this process may make network namespaces."""
+    """Raise UserError unless this process can create network namespaces."""
     if os.geteuid() != 0:
-        raise UserError("hosts of a private network are network namespaces, which need root: run it as root, on Linux")
+        raise UserError("a private network uses network namespaces; run this program as root, on Linux")
     for tool, package in _TOOLS.items():
         if shutil.which(tool) is None:
-            raise UserError(f"hosts of a private network need the program '{tool}': install the package {package}")
+            raise UserError(f"a private network needs the program '{tool}'; install the package {package}")
 
 
 def namespaces() -> list[str]:
-    """Names of all namespaces that this module has made, of any process."""
+    """Names of all namespaces created by this module in any process."""
     listed = call("ip netns list").splitlines()
     return [line.split()[0] for line in listed if line.startswith(_NAME + ".")]
 
 
 def remove_leftovers() -> None:
-    """Remove the namespaces of processes that have died."""
+    """Remove the namespaces of dead processes."""
     made = [(name, re.fullmatch(rf"{re.escape(_NAME)}\.(\d+)\.\d+\.\d+", name)) for name in namespaces()]
     remove([name for name, found in made if found and not Path(f"/proc/{found[1]}").exists()])
 
@@ -144,11 +144,11 @@ def remove(names: list[str]) -> None:
 
 
 def end_processes(names: list[str]) -> None:
-    """SIGKILL to all that runs in these namespaces, also to what it has just started, until nothing does."""
+    """Send SIGKILL to all processes in these namespaces, repeatedly, until there are none."""
     for name in names:
         while running := _processes(name):
             for pid in running:
-                with contextlib.suppress(ProcessLookupError):  # harmless: it has ended by itself
+                with contextlib.suppress(ProcessLookupError):  # harmless: the process has already ended
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
 
@@ -158,8 +158,8 @@ def _processes(name: str) -> list[int]:
 
 
 def call(command: str) -> str:
-    """What it says. Raises UserError when it fails."""
+    """Run a command; its output. Raises UserError if it fails."""
     done = subprocess.run(command.split(), capture_output=True, text=True)
     if done.returncode:
-        raise UserError(f"'{command}' failed: {done.stderr.strip() or done.returncode}; are network namespaces allowed here?")
+        raise UserError(f"'{command}' failed: {done.stderr.strip() or done.returncode}; check that network namespaces are permitted")
     return done.stdout

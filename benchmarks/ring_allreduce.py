@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds of our ring all-reduce, in each of its types on the wire, and of the MPI library's, in one run; the systems take turns.
+"""Seconds of pyasr's ring all-reduce, with each of its message types, and of the MPI library's all-reduce; the systems alternate.
 
 Example:
     mpiexec -n 4 .venv/bin/python -m mpi4py benchmarks/ring_allreduce.py --millions 10
@@ -22,12 +22,12 @@ from pyasr.parallel.communication.ring import WIRE_TYPES, RingAllreduce
 
 @dataclass(frozen=True)
 class Benchmark:
-    millions: str = option("1,10,50", "millions of float32 in a vector, several with commas between them")
-    num_rounds: int = option(7, "turns of each system", minimum=1)
+    millions: str = option("1,10,50", "sizes of the vector in millions of float32, separated by commas")
+    num_rounds: int = option(7, "number of rounds", minimum=1)
 
 
 def seconds_of(comm: Comm, reduce: Callable[[torch.Tensor], object], vector: torch.Tensor) -> float:
-    """Of one sum over ranks, until all have it; what it gives is checked."""
+    """Seconds of one sum over ranks until all ranks have it; the result is checked."""
     vector.fill_(comm.rank + 1.0)
     comm.barrier()
     begin = comm.time()
@@ -40,7 +40,7 @@ def seconds_of(comm: Comm, reduce: Callable[[torch.Tensor], object], vector: tor
 
 
 def measure(comm: Comm, millions: float, num_rounds: int) -> None:
-    """Print a line for each system: the best and the median turn, and how many times faster than the library."""
+    """Print a line per system: minimum and median time, and the speed relative to the library."""
     systems = {"library": comm.allreduce, **{f"ring, {wire}": RingAllreduce(comm, wire) for wire in WIRE_TYPES}}
     vector = torch.empty(round(millions * 1e6))
     times = np.array([[seconds_of(comm, reduce, vector) for reduce in systems.values()] for _ in range(num_rounds)])
@@ -55,7 +55,7 @@ def main(options: Benchmark) -> None:
     try:
         sizes = [float(size) for size in options.millions.split(",")]
     except ValueError:
-        raise UserError(f"--millions '{options.millions}': give numbers with commas between them") from None
+        raise UserError(f"--millions '{options.millions}': give numbers separated by commas") from None
     torch.set_num_threads(1)
     comm = MpiComm()
     for size in sizes:

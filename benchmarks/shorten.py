@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""CPU seconds of decoding a minute of a telephone call that shorten has compressed, with ours and desphere's compiled decoder, in one run.
+"""CPU seconds of decoding a minute of a telephone call compressed by shorten, with pyasr's and desphere's compiled decoder.
 
-The call is imitated by voiced sounds with pauses, mu-law of two channels at 8 kHz, and compressed by the encoder of the tests. Both sides
-begin with the bytes of the file and end with its samples; the least of `--num-runs` counts, after a run before them that does not. Fails
-where ours take more than 0.5 times as long, or the samples differ.
+The call is synthetic: voiced sounds with pauses, mu-law of two channels at 8 kHz, compressed by the encoder of the tests. Both decoders
+convert the bytes of the file to its samples. The minimum of `--num-runs` counts, after a first run that does not. Fails if pyasr takes more
+than 0.5 times as long as the peer, or if the samples differ.
 
 Example:
     benchmarks/shorten.py --minutes 5
@@ -35,12 +35,12 @@ RATE, MOST_RATIO = 8000, 0.5
 
 @dataclass(frozen=True)
 class Benchmark:
-    minutes: float = option(2.0, "minutes of the call", minimum=0.1)
-    num_runs: int = option(3, "runs of each side", minimum=1)
+    minutes: float = option(2.0, "duration of the call in minutes", minimum=0.1)
+    num_runs: int = option(3, "runs per side", minimum=1)
 
 
 def call(minutes: float) -> np.ndarray:
-    """int16 (num_samples, 2)"""
+    """Samples of the call, int16 (num_samples, 2)."""
     time_s = np.arange(round(60 * minutes * RATE))[:, None] / RATE
     rng, side = np.random.default_rng(0), np.arange(2)
     speaks = np.sin(2 * np.pi * time_s / 4 + np.pi * side) > 0
@@ -50,7 +50,7 @@ def call(minutes: float) -> np.ndarray:
 
 
 def cpu_seconds(decode, content: bytes, num_runs: int) -> tuple[float, np.ndarray]:
-    """(seconds, what `decode` gives), of the quickest run."""
+    """(CPU seconds, result) of the fastest run of `decode`."""
     found, seconds = decode(content), []
     for _ in range(num_runs):
         begin = time.process_time()
@@ -68,11 +68,11 @@ def main(options: Benchmark) -> None:
     content = shortened_sphere(call(options.minutes), 2, RATE)
     our_s, samples = cpu_seconds(lambda content: decode_audio(io.BytesIO(content), "the call")[0], content, options.num_runs)
     peer_s, expected = cpu_seconds(theirs, content, options.num_runs)
-    told = f"{options.minutes:g} minutes of two channels, {8 * len(content) / samples.size:.1f} bits a sample"
+    call_size = f"{options.minutes:g} minutes of two channels, {8 * len(content) / samples.size:.1f} bits per sample"
     ours, theirs_s = (f"{seconds / options.minutes:.3f}" for seconds in (our_s, peer_s))
-    print(f"{told}; CPU seconds a minute: ours {ours}, desphere-native {theirs_s}, ratio {our_s / peer_s:.2f}")
+    print(f"{call_size}; CPU seconds per minute: ours {ours}, desphere-native {theirs_s}, ratio {our_s / peer_s:.2f}")
     if not np.array_equal(samples, expected):
-        raise UserError("the samples are not desphere's")
+        raise UserError("the samples differ from desphere's")
     if our_s > MOST_RATIO * peer_s:
         raise UserError(f"ours takes {our_s / peer_s:.2f} times as long, more than {MOST_RATIO}")
 

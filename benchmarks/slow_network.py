@@ -1,10 +1,10 @@
-"""Hosts with slow links on one machine, for benchmarks: a private network whose links are limited. Needs root.
+"""Hosts with slow links on one machine, for benchmarks: a private network with limited bandwidth. Needs root.
 
     with SlowNetwork(4) as network:
         network.limit(1000)                                    # Mbit/s, each direction of each host's link
         network.run_ranks([sys.executable, "-m", "mpi4py", "x.py"], timeout_s=60)
 
-Limits are token buckets of 5 ms, 128 KiB at least; no delay is added.
+Limits are token buckets of 5 ms, at least 128 KiB; no latency is added.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _BUCKET_S, _LEAST_BUCKET, _QUEUE = 0.005, 131072, "100ms"  # bytes
 
 
 class SlowNetwork(PrivateNetwork):
-    """A private network that can be limited, and whose hosts have an MPI rank each."""
+    """A private network with limited bandwidth and one MPI rank per host."""
 
     def limit(self, mbit_per_s: int) -> None:
-        """What each link carries from now on, in each direction."""
+        """Set the bandwidth of each link, in each direction."""
         bucket = max(int(mbit_per_s * 1e6 / 8 * _BUCKET_S), _LEAST_BUCKET)
         shape = f"tbf rate {mbit_per_s}mbit burst {bucket} latency {_QUEUE}"
         for number in self._numbers():
@@ -32,18 +32,18 @@ class SlowNetwork(PrivateNetwork):
             call(f"tc -n {self._name(0)} qdisc replace dev port{number} root {shape}")
 
     def run_ranks(self, words: list[str], timeout_s: float) -> None:
-        """Run a command as one MPI rank on each host. Raises UserError when it fails or takes too long."""
+        """Run a command as one MPI rank on each host. Raises UserError if it fails or takes too long."""
         command = self.on(self.hosts[0], [*self._mpiexec(), *words])
         with subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               preexec_fn=die_with_parent) as process:  # fmt: skip
             try:
                 said, _ = process.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
-                raise UserError(f"the ranks were not done after {timeout_s:.0f} s; give a smaller message or fewer minibatches") from None
+                raise UserError(f"the ranks did not end within {timeout_s:.0f} s; use a smaller message or fewer minibatches") from None
             finally:
                 end_processes([self._name(number) for number in self._numbers()])
         if process.returncode:
-            raise UserError(f"the ranks failed (status {process.returncode}); their last words:\n" + said[-2000:])
+            raise UserError(f"the ranks failed (status {process.returncode}); the end of their output:\n" + said[-2000:])
 
     def _mpiexec(self) -> list[str]:
         mpiexec, hosts = find_mpiexec(), ",".join(self.addresses())

@@ -1,9 +1,9 @@
-"""Small runs, in the directory of a finished egs/amazon_queen/s5/run.sh, of the programs that it does not call: what they take is what
-benchmarks/measure_rates.py measures.
+"""Small runs of the programs that egs/amazon_queen/s5/run.sh does not call, in the directory of its finished run, for
+benchmarks/measure_rates.py.
 
-Inputs are real: parts of the recipe's data, its alignments, its graph. Language models of the size of conversational corpora are estimated
-from an imitated text. Outputs are below data/rates and exp/rates. One process runs at a
-time, and its processor time is kept, so that other work on the machine disturbs little. A run that was broken off continues.
+The inputs are parts of the recipe's data, its alignments and its graph. Language models of the size of conversational corpora are estimated
+from a synthetic text. Outputs are below data/rates and exp/rates. One process runs at a time, and its CPU time is recorded, so that other
+load on the machine has little effect. An interrupted run can be resumed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyasr.report.plan.works import WORKS
 
 _USAGE = Path("exp/rates/usage.json")
 _UTTERANCES = 400  # of the training data: about 0.28 h
-_WORDS, _VOCABULARY = 500_000, 10_000  # of the imitated text
+_WORDS, _VOCABULARY = 500_000, 10_000  # of the synthetic text
 _RANKS = "--num-ranks 1"
 _TRAIN = f"steps/train_dnn.py {_RANKS} --num-epochs 1"
 _ALIGNED = "data/lang_prons exp/tri3_ali"
@@ -127,14 +127,14 @@ COMMANDS = [*_DATA, *_LANGUAGE, *_SEQUENCES, *_TINY, *_IVECTORS, *_NETWORKS]
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds of a program with all of its jobs, and the greatest MB of one of these processes."""
+    """CPU seconds of a program with all of its jobs, and the maximum MB of one of these processes."""
 
     cpu_s: float
     memory_mb: float
 
 
 def run_all(recipe: Path) -> None:
-    """Run what is not complete. Raises UserError where a program fails, with its last line."""
+    """Run all programs whose outputs are not complete. Raises UserError with the last line of a program that fails."""
     make_large_text(recipe)
     for command in COMMANDS:
         words, known = shlex.split(command), usage_of(recipe)
@@ -146,13 +146,13 @@ def run_all(recipe: Path) -> None:
 
 
 def usage_of(recipe: Path) -> dict[str, Usage]:
-    """{name of a program of the small runs and its last word: what it used}"""
+    """Recorded usage as {name of a program and its last word: usage}."""
     path = recipe / _USAGE
     return {name: Usage(**usage) for name, usage in json.loads(path.read_text(encoding="utf-8")).items()} if path.exists() else {}
 
 
 def run(recipe: Path, words: list[str]) -> Usage:
-    """Raises UserError where the program fails."""
+    """Run a program; its usage. Raises UserError if it fails."""
     alone = ["--nj", "1"] if words[0].startswith("steps/") and takes_jobs(words[0]) and "--nj" not in words else []
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, words[0], *alone, *words[1:]], cwd=recipe, stdout=said, stderr=subprocess.STDOUT)
@@ -172,7 +172,7 @@ def takes_jobs(program: str) -> bool:
 
 
 def make_large_text(recipe: Path) -> None:
-    """A text of half a million words, its words, and a dictionary that gives each the pronunciation of a word of the recipe's."""
+    """Write a text of half a million words, its word list, and a dictionary that gives each word the pronunciation of a recipe's word."""
     root = recipe / "data/rates"
     if (root / "dict/lexicon.txt").exists():
         return

@@ -2,9 +2,9 @@
 """CPU seconds of programs for --help, or to find their output up to date, and of jobs until their work begins, compared with a plain
 `import numpy`.
 
-Runs `--help` of all programs of steps/ and utils/, and imports what the jobs of steps need. With --recipe, runs again each command in the
-done-files below the recipe's exp/ and data/; outputs must be up to date, because others would be made again. Each is run --num-runs times;
-the least counts.
+Runs `--help` of all programs in steps/ and utils/, and the imports of the jobs of steps. With --recipe, also runs each command in the
+done-files below the recipe's exp/ and data/; outputs must be up to date, because others would be computed again. Each is run --num-runs
+times; the minimum counts.
 
 Example:
     benchmarks/startup.py --recipe egs/toy/s5
@@ -34,8 +34,8 @@ FOLDERS = ("exp", "data")
 
 @dataclass(frozen=True)
 class Benchmark:
-    recipe: Path | None = option(None, "directory of a finished recipe; none: time --help only")
-    num_runs: int = option(3, "runs of each program", minimum=1)
+    recipe: Path | None = option(None, "directory of a finished recipe; none: measure only --help and jobs")
+    num_runs: int = option(3, "runs per program", minimum=1)
     shown: int = option(10, "number of slowest programs to list", minimum=1)
 
 
@@ -46,25 +46,25 @@ def cpu_seconds(command: list[str], directory: Path | None, wanted: str = "") ->
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode or wanted not in output:
-        raise UserError(f"{shlex.join(command)}: '{wanted}' was expected, it printed: {output.strip()[-300:]}")
+        raise UserError(f"{shlex.join(command)}: expected '{wanted}', it printed: {output.strip()[-300:]}")
     return usage.ru_utime + usage.ru_stime
 
 
 def programs() -> list[list[str]]:
-    """`--help` of all steps and utils."""
+    """Commands for `--help` of all steps and utils."""
     paths = [path for folder in ("steps", "utils") for path in sorted((ROOT / folder).glob("*.py"))]
     return [[sys.executable, str(path), "--help"] for path in paths]
 
 
 def jobs() -> list[list[str]]:
-    """The imports of all functions that steps run as jobs."""
+    """Commands that import each function that steps run as jobs."""
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "steps").glob("*.py")]
     named = {name for source in sources for name in re.findall(r'"(pyasr\.[\w.]+:\w+)"', source)}
     return [[sys.executable, "-c", IMPORT_OF_JOB, name] for name in sorted(named)]
 
 
 def commands_of(recipe: Path) -> list[list[str]]:
-    """The commands of all outputs of a recipe, each once."""
+    """The commands of all outputs of a recipe, without duplicates."""
     done = [path for folder in FOLDERS for path in sorted((recipe / folder).rglob(DONE))]
     found = {json.loads(path.read_text(encoding="utf-8"))["command"] for path in done}
     if not found:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""CPU seconds of scoring against an stm of the size of Hub5'00: 80 channels, about 4,500 segments and 44,000 words, 1,600 rules.
+"""CPU seconds of scoring with an stm of the size of Hub5'00: 80 channels, about 4,500 segments and 44,000 words, 1,600 rules.
 
-Reads nothing: the stm, the glm and a ctm with random errors are made in a temporary directory. Writes a table to standard output; with
-sctk installed, also whether sclite's counts are the same.
+Reads nothing: the stm, the glm and ctm files with random errors are generated in a temporary directory. Writes a table to standard output;
+if sctk is installed, also whether sclite's counts are the same.
 
 Example:
     benchmarks/stm_scoring.py
@@ -37,7 +37,7 @@ CHANNELS, SEGMENTS, MEAN_WORDS, WORD_S = [(f"sw_{i:04d}", side) for i in range(4
 
 @dataclass(frozen=True)
 class StmScoring:
-    ctms: int = option(3, "hypotheses that are scored", minimum=1)
+    ctms: int = option(3, "number of hypotheses to score", minimum=1)
 
 
 def references(rng: np.random.Generator) -> list[tuple[str, float, list[str]]]:
@@ -60,7 +60,7 @@ def stm_line(rng: np.random.Generator, channel: str, begin_s: float, words: list
 
 
 def ctm_lines(rng: np.random.Generator, channel: str, begin_s: float, words: list[str], others: list[str]) -> list[str]:
-    """The words of a segment, of which 5 % are deleted and 15 % are replaced."""
+    """The words of a segment, 5 % deleted and 15 % replaced."""
     kinds = rng.choice(3, len(words), p=[0.8, 0.05, 0.15])
     return [f"{channel} {begin_s + i * WORD_S:.2f} 0.28 {(rng.choice(others) if kind == 2 else word).lower()} 0.9"
             for i, (word, kind) in enumerate(zip(words, kinds)) if kind != 1]
@@ -93,7 +93,7 @@ def make_files(directory: Path, num_ctms: int) -> None:
 
 
 def timed(what: str, function):
-    """The result of a function, whose CPU seconds are printed."""
+    """Call a function and print its CPU seconds; its result."""
     begin = time.process_time()
     result = function()
     print(f"{what:<36} {time.process_time() - begin:6.2f} s")

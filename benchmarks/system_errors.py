@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Make system calls of one step of each kind fail, one at a time, and check that the step ends with one sentence.
 
-In a trial strace makes the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES, EINTR, ...) in a step of the toy
+In a trial, strace makes the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES, EINTR, ...) in a step of the toy
 recipe, or in one of its jobs. Then the same command runs undisturbed. A trial has no problem if
 
 * the disturbed run printed no traceback, also in logs; if it failed, its exit status is 1 and it ended with one sentence;
-* if it succeeded, its files are those of an undisturbed run, bit by bit;
-* so are the files after the second run, with nothing half-written left.
+* if it succeeded, its files are bit-identical to those of an undisturbed run;
+* the files after the second run are bit-identical, too, and no incomplete files are left.
 
-Works in RUN_DIR. Each trial adds a row to TABLE (JSON); another call runs the trials that are missing. --most N takes N calls of each name
-and step, evenly spread, and cycles through the errors; 0 takes every call with every error. Calls on pipes and sockets do not fail.
+Works in RUN_DIR. Each trial adds a row to TABLE (JSON); another call runs the missing trials. --most N selects N calls of each name and
+step, evenly spaced, and cycles through the errors; 0 selects every call with every error. Calls on pipes and sockets do not fail.
 
 Example:
     nice benchmarks/system_errors.py --most 12 /tmp/errors docs/system_errors.json docs/reliability.md
@@ -79,21 +79,21 @@ STEPS = {
 
 @dataclass(frozen=True)
 class Benchmark:
-    run_dir: Path = argument("directory to work in")
+    run_dir: Path = argument("working directory")
     table: Path = argument("table of all trials so far (JSON)")
-    page: Path = argument("page whose figures are updated")
-    most: int = option(12, "calls of each name and step; 0: all, with every error", minimum=0)
-    steps: str = option("", "these steps only: make_mfcc,decode")
-    most_s: float = option(0.0, "begin no trial after so many seconds; 0: do all", minimum=0.0)
+    page: Path = argument("page whose generated table is updated")
+    most: int = option(12, "number of calls per name and step; 0: all, with every error", minimum=0)
+    steps: str = option("", "steps to test, separated by commas; empty: all")
+    most_s: float = option(0.0, "seconds after which no further trial starts; 0: no limit", minimum=0.0)
 
 
 @dataclass(frozen=True)
 class Trial:
     """A system call that failed, and the result.
 
-    step, call, number, error  which call of what
-    status, told               the disturbed run's exit status and last line
-    problems                   deviations from the above
+    step, call, number, error  the step, the name and number of the call, and its error
+    status, `told`             the disturbed run's exit status and last line
+    problems                   deviations from the conditions of the module
     """
 
     step: str
@@ -110,7 +110,7 @@ class Trial:
 
 
 class Sweep:
-    """Steps that were run once without errors, one after the other, with copies of the directory after each."""
+    """Steps that were run once without errors, in sequence, with copies of the directory after each."""
 
     def __init__(self, run_dir: Path, steps: dict[str, str]):
         check_strace()
@@ -144,7 +144,7 @@ class Sweep:
             self.place.mkdir()
 
     def calls(self, step: str) -> dict[str, list[int]]:
-        """Name of a call -> the numbers that may fail in this step."""
+        """{name of a call: numbers of the calls that may fail in this step}."""
         self.lay_out(self._before(step))
         made = self.ground.run(self.steps[step].split(), ["-e", f"trace={','.join(f'?{name}' for name in ERRORS)}"])
         if made.status:
@@ -166,7 +166,7 @@ class Sweep:
             problems.append(f"the second run failed: {_last_line(again.said)}")
         elif self._differs(step):
             problems.append(f"other files after the second run: {self._differs(step)}")
-        problems += [f"left half-written: {name}" for name in half_written(self.place)]
+        problems += [f"incomplete file left: {name}" for name in half_written(self.place)]
         told = _last_line(disturbed.said).replace(f"{ROOT}/", "").replace(f"{self.place}/", "")
         return Trial(step, call.name, call.number, error, disturbed.status, told, problems)
 
@@ -199,7 +199,7 @@ class Sweep:
 
 
 def chosen(calls: dict[str, list[int]], most: int) -> Iterator[tuple[Call, str]]:
-    """Calls and errors of a step: `most` calls of each name, evenly spread, with one error after the other; 0: all with every error."""
+    """Calls and errors of a step: `most` calls of each name, evenly spaced, cycling through the errors; 0: all calls with every error."""
     for name, numbers in calls.items():
         if not most:
             yield from ((Call(name, number), error) for number in numbers for error in ERRORS[name])
@@ -210,7 +210,7 @@ def chosen(calls: dict[str, list[int]], most: int) -> Iterator[tuple[Call, str]]
 
 
 def read_table(path: Path) -> dict[str, Trial]:
-    """Name -> trial; none where there is no table yet."""
+    """Read {name: trial}; empty if there is no table yet."""
     if not path.exists():
         return {}
     return {(trial := Trial(**row)).name: trial for row in json.loads(path.read_text(encoding="utf-8"))}
@@ -223,8 +223,8 @@ def write_table(path: Path, trials: dict[str, Trial]) -> None:
 
 
 def figures(trials: dict[str, Trial]) -> str:
-    """A table of Markdown."""
-    lines = ["| step | trials | failed and said why | ended well | traceback | wrong output | not well after the same command |",
+    """The results as a Markdown table."""
+    lines = ["| step | trials | failed with a sentence | succeeded | traceback | wrong output | incorrect after the same command |",
              "|---|---|---|---|---|---|---|"]  # fmt: skip
     for step in [*dict.fromkeys(trial.step for trial in trials.values()), "all"]:
         of_step = [trial for trial in trials.values() if step in (trial.step, "all")]
@@ -253,20 +253,20 @@ def main(options: Benchmark) -> None:
     os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
     wanted = options.steps.split(",") if options.steps else list(STEPS)
     if unknown := [step for step in wanted if step not in STEPS]:
-        raise UserError(f"--steps {unknown[0]}: no such step; give some of {','.join(STEPS)}")
+        raise UserError(f"--steps {unknown[0]}: no such step; choose from {','.join(STEPS)}")
     needed = list(STEPS)[: 1 + max(map(list(STEPS).index, wanted))]
     sweep, trials = Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed}), read_table(options.table)
     sweep.prepare()
     begin = time.monotonic()
     todo = [(step, call, error) for step in wanted for call, error in chosen(sweep.calls(step), options.most)]
-    random.Random(0).shuffle(todo)  # so that all steps have some when time is up
+    random.Random(0).shuffle(todo)  # so that all steps have trials when the time limit is reached
     for step, call, error in todo:
         if f"{step} {call.name} {call.number} {error}" in trials or 0 < options.most_s < time.monotonic() - begin:
             continue
         trial = sweep.run(step, call, error)
         trials[trial.name] = trial
         write_table(options.table, trials)
-        log.info(f"{trial.name}: {trial.status} {trial.told}" + (f"; NOT WELL: {'; '.join(trial.problems)}" if trial.problems else ""))
+        log.info(f"{trial.name}: {trial.status} {trial.told}" + (f"; PROBLEMS: {'; '.join(trial.problems)}" if trial.problems else ""))
     write_page(options.page, trials)
     print(figures(trials))
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Frames that our trainer learns from in a second, with and without natural gradient, and a plain torch loop's, in one run.
+"""Training speed in frames per second, with and without natural gradient, compared with a plain torch loop.
 
-CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512; frames per CPU second, the best of `--num-rounds` in which the
-systems take turns, so that other work on the machine meets all of them. The plain loop is nn.Sequential, F.cross_entropy and
-torch.optim.SGD, in float32 or under bfloat16 autocast. All start from the same parameters and learn the same frames with the same rate;
-the objective is that of the last 50 minibatches. Bfloat16 is measured only where the processor multiplies it natively.
+CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512. The result is the maximum of frames per CPU second over
+`--num-rounds` rounds, in which the systems alternate, so that other load on the machine affects all of them. The plain loop is
+nn.Sequential, F.cross_entropy and torch.optim.SGD, in float32 or with bfloat16 autocast. All start from the same parameters and train on
+the same frames with the same learning rate; the objective is that of the last 50 minibatches. Bfloat16 is measured only if the processor
+has instructions for it.
 
-GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory; ours alone, without the plain
-loop.
+GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory; without the plain loop.
 
 "Of peak" compares with a large product in the same precision, measured in the same run.
 
@@ -41,14 +41,14 @@ DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfl
 
 @dataclass(frozen=True)
 class Benchmark:
-    num_rounds: int = option(3, "turns of each system", minimum=1)
-    num_minibatches: int = option(60, "minibatches of a turn", minimum=20)
-    num_frames: int = option(60_000, "frames in the store", minimum=1000)
+    num_rounds: int = option(3, "number of rounds, in which the systems alternate", minimum=1)
+    num_minibatches: int = option(60, "number of minibatches per round", minimum=20)
+    num_frames: int = option(60_000, "number of frames in the store", minimum=1000)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned: a network and frames of random speech-like features, labelled by a random network."""
+    """The training task: a network, and frames of random speech-like features labelled by a random network."""
 
     dnn: DnnOptions
     feature_dim: int
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def operations(self) -> float:
-        """Of one frame: products with each matrix, forwards and for both derivatives; inputs need none."""
+        """Floating-point operations per frame: products with each matrix, forward and for both derivatives; not for those of the input."""
         widths = [self.input_dim, *[self.dnn.hidden_dim] * self.dnn.hidden_layers, self.num_pdfs]
         return 6.0 * sum(a * b for a, b in zip(widths, widths[1:])) - 2.0 * widths[0] * widths[1]
 
@@ -83,7 +83,7 @@ GPU_TASK = Task(DnnOptions(hidden_layers=6, hidden_dim=2048, activation="sigmoid
 
 
 class Ours:
-    """Our frame store and learner."""
+    """pyasr's frame store and learner."""
 
     def __init__(self, task: Task, num_frames: int, device: str, precision: str, natural_gradient: str, minibatch: int = 512):
         options = learner_options(device, precision, natural_gradient, minibatch)
@@ -101,7 +101,7 @@ def learner_options(device: str, precision: str, natural_gradient: str, minibatc
 
 
 class Plain:
-    """What one would write with torch alone; spliced frames are in memory."""
+    """A plain torch training loop; spliced frames are in memory."""
 
     def __init__(self, task: Task, num_frames: int, device: str, precision: str):
         self.device, self.autocast = device, precision == "bfloat16"
@@ -119,7 +119,7 @@ class Plain:
 
 
 def torchs_own(layer: nn.Module) -> nn.Module:
-    """The same layer of torch's own class."""
+    """The same layer as an instance of torch's own class."""
     if not isinstance(layer, nn.Linear):
         return nn.Tanh() if isinstance(layer, nn.Tanh) else layer
     own = nn.Linear(layer.in_features, layer.out_features)
@@ -128,7 +128,7 @@ def torchs_own(layer: nn.Module) -> nn.Module:
 
 
 class Timing:
-    """A system's best rate (frames per second) and its last losses."""
+    """A system's maximum rate in frames per second, and its last losses."""
 
     def __init__(self, system, num_frames: int, minibatch: int, device: str):
         self.system, self.device, self.minibatch = system, device, minibatch
@@ -136,7 +136,7 @@ class Timing:
         self.num_frames, self.best, self.losses = num_frames, 0.0, []
 
     def turn(self, num_minibatches: int) -> None:
-        """Train for a while; the clock is of the processor, or for a GPU the wall's."""
+        """Train for some minibatches; measures CPU time, or wall time for a GPU."""
         batches = torch.randint(self.num_frames, (num_minibatches, self.minibatch), generator=self.generator).to(self.device)
         begin = seconds(self.device)
         losses = [self.system.step(index) for index in batches]
@@ -157,7 +157,7 @@ def seconds(device: str) -> float:
 
 
 def peak(device: str, precision: str) -> float:
-    """Operations per second of a large product, by the quicker of torch's library and ours."""
+    """Operations per second of a large product, by the faster of torch's library and pyasr's."""
     size = 2048 if device == "cpu" else 8192
     a, b = (torch.randn(size, size, device=device).to(DTYPES[precision]) for _ in range(2))
     best = 0.0
@@ -169,7 +169,7 @@ def peak(device: str, precision: str) -> float:
 
 
 def compare(timings: dict[str, Timing], options: Benchmark) -> None:
-    """Let all take turns; the first turn only warms up."""
+    """Run the systems alternately; the first round is a warm-up."""
     for timing in timings.values():
         timing.turn(10)
         timing.best = 0.0
@@ -189,7 +189,7 @@ def on_cpu(options: Benchmark) -> None:
     minibatch, num = 512, options.num_frames
     precisions = ["float32", "bfloat16"] if multiplies_bfloat16(torch.device("cpu")) else ["float32"]
     if len(precisions) < 2:
-        print("no bfloat16: this processor has neither avx512_bf16 nor amx_bf16")
+        print("bfloat16 skipped: this processor has neither avx512_bf16 nor amx_bf16")
     peaks = {precision: peak("cpu", precision) for precision in precisions}
     systems = {}
     for precision in precisions:
@@ -224,9 +224,9 @@ def on_gpu(options: Benchmark) -> None:
 
 
 def gpu_peaks() -> dict[str, float]:
-    """`peak` of a GPU in each precision; none, which is said, where there is no GPU."""
+    """`peak` of a GPU in each precision; empty, with a message, if there is no GPU."""
     if not torch.cuda.is_available():
-        print("GPU: skipped, torch finds none")
+        print("GPU skipped: torch finds none")
         return {}
     print(f"GPU: {torch.cuda.get_device_name()}")
     return {precision: gpu_peak(precision) for precision in DTYPES}
@@ -238,7 +238,7 @@ def gpu_peak(precision: str) -> float:
 
 
 def allow_tf32(precision: str) -> None:
-    """Let products of float32 on a GPU be of tf32, cuDNN's too, where that is the precision."""
+    """Use tf32 for float32 products on a GPU, including cuDNN's, if that is the precision."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The share of the LF-MMI objective in a training step, and the time of its denominator against the same sums in plain torch, in one run.
+"""Percentage of the LF-MMI objective in the time of a training step, and time of its denominator compared with plain torch.
 
-Real speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py); one core, CPU seconds. With a GPU (--device) they are
-seconds of the wall, for which each part waits until the GPU is done with it. A step is all that a minibatch takes: network forwards and
-backwards, natural gradient, objective, update. The objective is numerator and denominator, with posteriors. Numerators are made when a
-chunk is learned for the first time and kept: the first pass is told beside later ones. The peer computes the denominator's sums as products
-of torch's sparse matrices, all sequences at once; on a GPU these are ours. Options of the training are those of steps/train_lfmmi.py, of
-which one rank is measured.
+Uses speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py). Times are CPU seconds on one core, or with a GPU
+(--device) wall seconds, including the synchronisation after each part. A step is the whole processing of a minibatch: forward and backward
+pass, natural gradient, objective, update. The objective consists of numerator and denominator, with posteriors. Numerators are computed
+when a chunk is used for the first time, and kept; the first pass is therefore printed separately. The peer computes the denominator's sums
+as products of torch's sparse matrices, for all sequences at once; on a GPU, pyasr does the same. The training options are those of
+steps/train_lfmmi.py; one rank is measured.
 
 Example, in egs/amazon_queen/s5 once run_models.sh has made the tree:
     OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --config conf/chain.conf data/train_sp_fmllr exp/tri3_ali_sp exp/models/chain_tree
@@ -45,11 +45,11 @@ class Benchmark:
     tree_dir: Path = argument("directory of steps/build_chain_tree.py")
     input: InputOptions = group(InputOptions)
     training: steps.LfMmiTraining = group(steps.LfMmiTraining)
-    num_minibatches: int = option(20, "minibatches of a pass that are timed, after three that are not", minimum=1)
+    num_minibatches: int = option(20, "number of timed minibatches per pass, after three that are not timed", minimum=1)
 
 
 class Clock:
-    """Seconds in functions, by name: of the processor or, on a GPU, of the wall until that is done."""
+    """Seconds in functions, by name: CPU seconds, or on a GPU wall seconds including synchronisation."""
 
     def __init__(self, device: str):
         self.device = device
@@ -65,7 +65,7 @@ class Clock:
 
 
 def staged(options: Benchmark, out: Path) -> steps.LfMmiSpec:
-    """The work of a rank, all its inputs in `out`."""
+    """The spec of a rank, with all its inputs in `out`."""
     steps.check_training(options.training)
     step = steps.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, options.input, training=options.training)
     steps.check_factor(step, options.input)
@@ -78,7 +78,7 @@ def device_of(spec: steps.LfMmiSpec) -> str:
 
 
 def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, float]]:
-    """Seconds of a minibatch by part, of a first pass and of a second over the same minibatches."""
+    """Seconds per minibatch by part, of a first and a second pass over the same minibatches."""
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
     minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
     rate = training.schedule.learning_rate / minibatch
@@ -103,7 +103,7 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
 
 
 def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
-    """Seconds of a minibatch's denominator: ours and, on a CPU, in plain torch; on random outputs."""
+    """Seconds of the denominator of a minibatch of random outputs: by pyasr and, on a CPU, by plain torch."""
     graph = DenominatorGraph.load(spec.out / lfmmi_training.DENOMINATOR_FILE)
     training, leak = spec.training, spec.training.objective.leaky_hmm_coefficient
     frames = training.over_time.chunk // read_subsampling(spec.out)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Frames that our trainer learns from in a second with bidirectional LSTM layers, and a plain torch loop's with nn.LSTM, in one run.
+"""Training speed of bidirectional LSTM layers in frames per second, compared with a plain torch loop with nn.LSTM.
 
-CPU: one core; 2 layers of 256 cells in each direction on 260 columns, a linear bottleneck of 256, 2000 pdfs: IBM's network
-(arXiv:1904.04956), smaller. Minibatches of 32 chunks of 21 frames. The plain loop is nn.LSTM(bidirectional=True), F.cross_entropy and
-torch.optim.SGD, in float32 or under bfloat16 autocast. All start from the same parameters and learn the same chunks at the same rate;
-frames per CPU second, the best of `--num-rounds` in which the systems take turns; the objective is that of the last 50 minibatches.
+CPU: one core; 2 layers of 256 cells per direction on 260 columns, a linear bottleneck of 256, 2000 pdfs: a smaller version of IBM's network
+(arXiv:1904.04956). Minibatches of 32 chunks of 21 frames. The plain loop is nn.LSTM(bidirectional=True), F.cross_entropy and
+torch.optim.SGD, in float32 or with bfloat16 autocast. All start from the same parameters and train on the same chunks with the same
+learning rate. The result is the maximum of frames per CPU second over `--num-rounds` rounds, in which the systems alternate; the objective
+is that of the last 50 minibatches.
 
-GPU: IBM's network (6 layers of 512 cells in each direction, 260 columns, 32,000 pdfs), minibatches of 128 and 256 chunks of 21 frames, in
+GPU: IBM's network (6 layers of 512 cells per direction, 260 columns, 32,000 pdfs), minibatches of 128 and 256 chunks of 21 frames, in
 device memory. "Of peak" compares with a large product in the same precision, measured in the same run.
 
 Example:
@@ -39,22 +40,22 @@ IBMS = Path(__file__).resolve().parents[1] / "egs/amazon_queen/s5/conf/network/i
 
 @dataclass(frozen=True)
 class Benchmark:
-    num_rounds: int = option(3, "turns of each system", minimum=1)
-    num_minibatches: int = option(12, "minibatches of a turn", minimum=5)
-    num_chunks: int = option(1000, "chunks in the store", minimum=64)
+    num_rounds: int = option(3, "number of rounds, in which the systems alternate", minimum=1)
+    num_minibatches: int = option(12, "number of minibatches per round", minimum=5)
+    num_chunks: int = option(1000, "number of chunks in the store", minimum=64)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned: a network of LSTM layers and a bottleneck, and utterances of a chunk each, labelled by a random map of neighbouring
-    frames."""
+    """The training task: a network of LSTM layers and a bottleneck, and utterances of one chunk each, labelled by a random function of
+    neighbouring frames."""
 
     lines: list[str]
     num_pdfs: int
 
     @property
     def operations(self) -> float:
-        """Of one frame: products with each matrix, forwards and for both derivatives; inputs need none."""
+        """Floating-point operations per frame: products with each matrix, forward and for both derivatives; not for those of the input."""
         network = self.network()
         inputs = sum(lstm.input.weight.numel() for lstm in network.layers[0].directions)
         return 6.0 * sum(weight.numel() for weight in network.parameters() if weight.dim() > 1) - 2.0 * inputs
@@ -76,7 +77,7 @@ CPU_TASK, GPU_TASK = Task(["blstm cells=256 repeat=2", "linear dim=256"], 2000),
 
 
 class Ours:
-    """Our store of chunks and learner."""
+    """pyasr's store of chunks and learner."""
 
     def __init__(self, task: Task, num_chunks: int, device: str, precision: str, natural_gradient: str):
         options = learner_options(device, precision, natural_gradient)
@@ -89,7 +90,7 @@ class Ours:
 
 
 class PlainNetwork(nn.Module):
-    """What one would write with torch alone."""
+    """The network in plain torch."""
 
     def __init__(self, network: LayeredNetwork):
         super().__init__()
@@ -103,7 +104,7 @@ class PlainNetwork(nn.Module):
 
 
 def bidirectional(directions: list[Lstm]) -> nn.LSTM:
-    """torch's layer with the parameters of two of ours."""
+    """torch's bidirectional layer with the parameters of two layers of pyasr."""
     own = nn.LSTM(directions[0].input.in_features, directions[0].cell_dim, bidirectional=True)
     for suffix, lstm in zip(("", "_reverse"), directions):
         for name, value in (("weight_ih", lstm.input.weight), ("weight_hh", lstm.recurrent.weight), ("bias_ih", lstm.input.bias)):
@@ -113,7 +114,7 @@ def bidirectional(directions: list[Lstm]) -> nn.LSTM:
 
 
 class Plain:
-    """A plain training loop; chunks lie in memory time first."""
+    """A plain training loop; chunks are stored with time as the first dimension."""
 
     def __init__(self, task: Task, num_chunks: int, device: str, precision: str):
         self.device, self.autocast = device, precision == "bfloat16"
@@ -133,7 +134,7 @@ class Plain:
 
 
 def timings_of(task: Task, options: Benchmark, device: str, precision: str, chunks: int) -> dict[str, Timing]:
-    """Of all systems, by name, the plain loop first, with minibatches of so many chunks."""
+    """{name: timing} of all systems with minibatches of `chunks` chunks, the plain loop first."""
     num = options.num_chunks
     systems = {"plain torch": Plain(task, num, device, precision), "ours, SGD": Ours(task, num, device, precision, "none"),
                "ours, natural gradient": Ours(task, num, device, precision, "online")}  # fmt: skip

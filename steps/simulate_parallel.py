@@ -7,7 +7,7 @@ Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against
        feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.1.log, times in virtual seconds; with --save-learner also
        DNN_DIR/learner
 
-Compares schemes at any number of learners on one core. An interrupted simulation begins anew.
+Compares schemes at any number of learners on one core. An interrupted simulation starts from scratch.
 
 Example:
     steps/simulate_parallel.py --num-learners 16 --parallel butterfly --straggler 10 data/train_fmllr data/lang exp/tri3_ali exp/virtual/b16

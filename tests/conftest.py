@@ -1,4 +1,4 @@
-"""What all tests share: where things are, and an environment like the one path.sh makes."""
+"""Shared configuration of all tests: paths, fixtures, and an environment like that of path.sh."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
-# Fixtures that take long to be made, and whose tests wait most of their time: the group of the tests that use them.
+# Groups of tests that use the same slow fixture, for which they wait most of their time.
 SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "training", "librispeech_run": "slurm", "slurm": "slurm",
           "swbd_corpora": "swbd", "joint_corpora": "fisher_swbd", "fisher_corpora": "fisher", "own_recipe": "own", "grid": "grid"}
-# The groups to begin with, the longest first. Only the first of them compiles the kernels of recipes; the others find them compiled.
+# Groups to start with, the longest first. Only the first of them compiles the kernels of recipes; the others find them compiled.
 ORDER = ("recipe", "training", "grid", "slurm", "swbd", "fisher_swbd", "fisher", "own")
-# Files of few tests that take long. They come next, so that no process has only one of them left in the end.
+# Files with few, slow tests. They come next, so that no process is left with only one of them at the end.
 LONG = ("test_lost_ranks.py", "test_train_dnn.py", "test_environment.py", "test_faults.py", "test_batch.py", "test_any_length.py",
         "test_published_trainings.py", "test_comm.py", "test_kernels.py", "test_kaldi_networks.py")  # fmt: skip
 HELPERS = [path for path in sorted((ROOT / "tests").rglob("*/")) if not {"__pycache__", "fixtures"} & set(path.parts)]
@@ -30,18 +30,18 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT
 for name in ("PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC", "PYASR_GPUS_HELD"):
     os.environ.pop(name, None)
 
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a slow example is no fault
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow examples are allowed
 settings.load_profile("busy machine")
 
 
 def group_of(item: pytest.Item) -> str:
-    """The tests that one process runs where several run them: those of a group of `SHARED`, else those of a file."""
+    """Name of the group of tests that run in the same process: a group of `SHARED`, else the file."""
     return next((group for fixture, group in SHARED.items() if fixture in item.fixturenames), str(item.path))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its group; several processes begin with the groups of `ORDER`, then `LONG`, then those of the most tests."""
+    """Assign each test its group; with several processes, the groups of `ORDER` run first, then `LONG`, then groups by number of tests."""
     sizes = Counter(map(group_of, items))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
@@ -50,13 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _place(group: str) -> int:
-    """Among the groups of `ORDER`; those of `LONG` come after them, and all others last."""
+    """Position of a group: groups of `ORDER` first, then those of `LONG`, then all others."""
     return ORDER.index(group) if group in ORDER else len(ORDER) + (Path(group).name not in LONG)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory):
-    """Locks of GPUs apart from those of other work on this machine."""
+    """Use separate GPU locks from other work on this machine."""
     os.environ["PYASR_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
 
 
@@ -78,7 +78,7 @@ def toy_run(tmp_path_factory) -> tuple[Path, dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def librispeech_run(tmp_path_factory) -> tuple[Path, str]:
-    """A finished run of the LibriSpeech recipe at toy size: (the place of corpus, models and recipe, what it printed)."""
+    """A finished run of the LibriSpeech recipe at toy size: (directory of corpus, models and recipe; its output)."""
     import librispeech_recipe
 
     place = tmp_path_factory.mktemp("librispeech")

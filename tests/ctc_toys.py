@@ -1,4 +1,4 @@
-"""What CTC says of tiny cases, by enumeration in float64."""
+"""CTC of tiny cases by enumeration of all paths in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of paths by exhaustive search in plain Python: what the tests of transducers compare with."""
+"""Costs of paths by exhaustive search in plain Python: the reference for tests of transducers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyasr.io.openfst import Fst
 
 
 def best_cost(fst: Fst, ilabels=None, olabels=None) -> float:
-    """The least cost of a path with these labels, epsilons aside; None leaves a side free. inf when there is no such path."""
+    """The minimum cost of a path with these labels, ignoring epsilons; None allows any labels. inf if there is no such path."""
     ilabels, olabels = (None if labels is None else list(labels) for labels in (ilabels, olabels))
     begin = (fst.start, 0, 0)
     costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
@@ -40,7 +40,7 @@ def _step(labels, position, label):
 
 
 def composed_cost(left: Fst, right: Fst, ilabels: list[int], olabels: list[int]) -> float:
-    """The least cost of a path of `left` over `ilabels` and one of `right` over `olabels` that agree on the labels between them."""
+    """The minimum cost of a path of `left` over `ilabels` and one of `right` over `olabels` with the same labels between them."""
     begin = (left.start, right.start, 0, 0)
     costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
     while queue:
@@ -66,7 +66,7 @@ def _arcs(fst: Fst, state: int):
 
 
 def random_path(fst: Fst, rng: np.random.Generator, max_arcs: int = 200, stop: float = 0.3):
-    """(input labels, output labels, cost) of a random walk that ends in a final state, epsilons left out; None if it gets lost."""
+    """(input labels, output labels, cost) of a random walk to a final state, without epsilons; None if it does not reach one."""
     state, ilabels, olabels, cost = fst.start, [], [], 0.0
     for _ in range(max_arcs):
         begin, end = fst.arc_offsets[state], fst.arc_offsets[state + 1]

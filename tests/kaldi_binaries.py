@@ -1,4 +1,4 @@
-"""Kaldi's own programs, from the riva-asrlib-decoder wheel, as functions of files: oracles for the transducer tests."""
+"""Kaldi's programs, from the riva-asrlib-decoder wheel, as functions of files: the reference for transducer tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(program: str, *arguments: object) -> str:
 
 
 def run_any(program: str, *arguments: object) -> str:
-    """The same for a program whose exit status is its answer."""
+    """The same for a program with any exit status."""
     return subprocess.run([str(DIRECTORY / program), *map(str, arguments)], capture_output=True, text=True).stdout
 
 

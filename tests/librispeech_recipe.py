@@ -1,4 +1,4 @@
-"""The LibriSpeech recipe at toy size, as tests run it: mini_librispeech of speech-like signals, with lexicon and language models."""
+"""The LibriSpeech recipe at toy size for tests: mini_librispeech of speech-like signals, with lexicon and language models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = ("--sizes", "toy.sh", "--rescoring", "tgmed fglarge", "--nj", "1")
 
 
 def make(place: Path) -> None:
-    """A corpus, its lexicon and language models, and the recipe with sizes for these, in PLACE/{corpus,models,s5}."""
+    """Create a corpus, its lexicon and language models, and the recipe with matching sizes, in PLACE/{corpus,models,s5}."""
     write_tree(place / "corpus", {"train-clean-5": 96, "dev-clean-2": 24})
     write_models(place / "models")
     recipe = place / "s5"
@@ -42,7 +42,7 @@ def make(place: Path) -> None:
 
 
 def start(place: Path, *words: str, environment: dict | None = None) -> subprocess.Popen:
-    """The recipe, running in a process group of its own; its output goes to PLACE/recipe.log."""
+    """Start the recipe in its own process group, with its output in PLACE/recipe.log."""
     with (place / "recipe.log").open("a") as log:
         command = ["./run.sh", "--corpus", str(place / "corpus"), "--lm-dir", str(place / "models"), *WORDS, *words]
         return subprocess.Popen(command, cwd=place / "s5", stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
@@ -50,7 +50,7 @@ def start(place: Path, *words: str, environment: dict | None = None) -> subproce
 
 
 def run(place: Path, *words: str, timeout_s: float = 1800, status: int = 0) -> str:
-    """Run the recipe to its end, with this exit status; what this run printed."""
+    """Run the recipe to its end and check its exit status; the output of this run."""
     log = place / "recipe.log"
     before = log.stat().st_size if log.exists() else 0
     ended = start(place, *words).wait(timeout_s)
@@ -60,6 +60,6 @@ def run(place: Path, *words: str, timeout_s: float = 1800, status: int = 0) -> s
 
 
 def wers(place: Path) -> dict[str, str]:
-    """Decode directory -> its WER line, in full."""
+    """{decode directory: its full WER line}."""
     found = sorted(place.glob("s5/exp_mini/*/decode_*/best_wer"))
     return {str(path.parent.relative_to(place / "s5/exp_mini")): path.read_text() for path in found}

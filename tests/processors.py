@@ -1,6 +1,6 @@
-"""Other processors than this one, shown by variables that hold the libraries which compute to fewer instruction sets.
+"""Emulation of other processors, by environment variables that restrict numerical libraries to fewer instruction sets.
 
-    python tests/processors.py avx2 python -m pytest tests/nn          # as a processor without AVX-512 sees it
+    python tests/processors.py avx2 python -m pytest tests/nn          # as on a processor without AVX-512
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _BEYOND = {"avx2": r"AVX512|X86_V4", "sse": r"AVX|X86_V[34]|FMA|F16C|BMI|LZCNT|M
 
 
 def has_avx512() -> bool:
-    """Whether there is anything to hide of this processor, by its own account."""
+    """Whether this processor has AVX-512."""
     import torch  # here, as a program that only asks for variables needs none
 
     return torch.cpu.get_capabilities().get("avx512_f", False)
 
 
 def variables(name: str) -> dict[str, str]:
-    """Environment variables by which a process sees the processor `name`."""
+    """Environment variables that make a process use the instruction sets of the processor `name`."""
     if name not in _BEYOND:
         return _INSTRUCTIONS[name]
     code = "from numpy._core._multiarray_umath import __cpu_dispatch__ as d, __cpu_features__ as f; print(*(n for n in d if f.get(n)))"
@@ -40,18 +40,18 @@ def variables(name: str) -> dict[str, str]:
 
 
 def environment(name: str) -> dict[str, str]:
-    """The environment of a process that sees the processor `name`."""
+    """The environment of a process that uses the instruction sets of the processor `name`."""
     known = {variable for settings in _INSTRUCTIONS.values() for variable in settings} | {"NPY_DISABLE_CPU_FEATURES", "DNNL_MAX_CPU_ISA"}
     return {**{variable: value for variable, value in os.environ.items() if variable not in known}, **variables(name)}
 
 
 def run(name: str, command: list[str]) -> None:
-    """Become `command`, as the processor `name` sees it."""
+    """Replace this process by `command`, with the instruction sets of the processor `name`."""
     os.execvpe(command[0], command, environment(name))
 
 
 if __name__ == "__main__":  # NAME COMMAND...
     if sys.argv[1] == "avx2" and not has_avx512():
-        print("not run as a processor without AVX-512 sees it, since this one has none:", *sys.argv[2:], flush=True)
+        print("not run with the instruction sets of another processor, because this one has no AVX-512:", *sys.argv[2:], flush=True)
     else:
         run(sys.argv[1], sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Options for tests of all parallel schemes, each of which has options of its own."""
+"""Options for tests of all parallel schemes, which have different options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def names_of(kind: type) -> set[str]:
 
 
 def mixing_of(parallel: str = "allreduce", **values) -> MixingOptions:
-    """Those of the values for which the scheme has an option; some scheme has each."""
+    """Options with those values that the scheme has an option for; each value must belong to some scheme."""
     kinds = option_kinds()
     assert values.keys() <= set().union(*map(names_of, kinds.values()))
     return mixing_options(parallel, **{name: value for name, value in values.items() if name in names_of(kinds[parallel])})
 
 
 def changed_mixing(options: MixingOptions, **values) -> MixingOptions:
-    """Options with other values, and those of before that are left, where the scheme has them."""
+    """Options with some values changed; other values are kept if the scheme has the option."""
     return mixing_of(**{"parallel": options.parallel, **dataclasses.asdict(options.scheme), **values})
 
 

@@ -1,8 +1,8 @@
-"""Encoder of shorten (T. Robinson, CUED/F-INFENG/TR.156), for tests: SPHERE files as those of Fisher and WSJ.
+"""Encoder of shorten (T. Robinson, CUED/F-INFENG/TR.156) for tests: SPHERE files like those of Fisher and WSJ.
 
     content = shortened_sphere(codes, channels=2, rate=8000)                        # uint8 codes of mu-law, (num_samples, 2)
     content = shortened_sphere(samples, channels=1, rate=16000, coding="pcm")       # int16
-    content = shortened_sphere(samples, channels=2, coding="ulaw")                  # int16, made mu-law first
+    content = shortened_sphere(samples, channels=2, coding="ulaw")                  # int16, converted to mu-law
 
 Written independently of the decoder in pyasr.data.audio.shorten, with numpy: all numbers of a stream are arrays of values and widths in bits.
 """
@@ -21,18 +21,18 @@ _MOST_LOW, _MOST_SHIFT = 15, 12
 
 @dataclass(frozen=True)
 class Coding:
-    """How a stream is written.
+    """Parameters of a stream.
 
-    version      of shorten
-    blocks       sizes of the blocks: (size, how many of them), in order; () for blocks of `block`, and a shorter one at the end
-    orders       differences that a block may be coded by: 0, 1, 2, 3
-    lpc          orders of linear prediction that it may be coded by
-    choice       BEST: what takes the fewest bits; "turns": one after the other
-    shifts       dropped bits of the blocks, in turns (of PCM no more than its samples allow); () for those that PCM allows, none of mu-law
+    version      version of shorten
+    blocks       sizes of the blocks: (size, number of blocks), in order; () for blocks of `block` samples, and a shorter one at the end
+    orders       orders of differences for the coding of a block: 0, 1, 2, 3
+    lpc          orders of linear prediction for the coding of a block
+    choice       BEST: the coding with the fewest bits; "turns": all codings in turn
+    shifts       dropped bits of the blocks, in turn (for PCM at most as its samples allow); (): for PCM the maximum, for mu-law none
     with_zeros   whether blocks of digital silence are coded as such
-    num_means    means of earlier blocks that orders 0 and LPC are coded around
-    num_skipped  bytes that the header says are to be skipped
-    seed         of the weights of linear prediction in "turns"
+    num_means    number of earlier blocks whose means are averaged for the offset of orders 0 and LPC
+    num_skipped  number of bytes to skip, in the header
+    seed         seed of the weights of linear prediction in "turns"
     """
 
     version: int = 2
@@ -52,9 +52,9 @@ def shortened_sphere(samples: np.ndarray, channels: int = 1, rate: int = 8000, c
                      sample_count: int | None = None, **how) -> bytes:
     """A SPHERE file of `samples` (num_samples, channels), or interleaved.
 
-    coding        'ulaw': codes as uint8, or int16 samples that are made such; 'pcm': int16
-    big_endian    the order of bytes that the samples of 'pcm' had before compression
-    sample_count  what the header says; None: the number of samples of a channel
+    coding        'ulaw': codes as uint8, or int16 samples that are converted to codes; 'pcm': int16
+    big_endian    byte order of the samples of 'pcm' before compression
+    sample_count  value in the header; None: the number of samples per channel
     how           fields of `Coding`
     """
     samples = np.asarray(samples).reshape(-1, channels)
@@ -115,7 +115,7 @@ def shortened(samples: np.ndarray, kind: int, coding: Coding) -> bytes:
 
 @dataclass
 class _Bits:
-    """Fields of bits: values (their high zeros included) and widths."""
+    """Bit fields: values, and widths including leading zeros."""
 
     values: list = field(default_factory=list)
     widths: list = field(default_factory=list)
@@ -142,7 +142,7 @@ class _Bits:
 
 
 def _rice(numbers: np.ndarray, num_bits) -> tuple[np.ndarray, np.ndarray]:
-    """(values, widths) of unsigned(num_bits): as many zeros as `numbers` have times 2^num_bits, a one, the rest in num_bits bits."""
+    """(values, widths) of unsigned(num_bits): numbers / 2^num_bits zeros, a one, and the remainder in num_bits bits."""
     one = np.left_shift(np.int64(1), num_bits)
     return one | numbers & (one - 1), (numbers >> num_bits) + 1 + num_bits
 
@@ -152,10 +152,10 @@ def _folded(residuals: np.ndarray) -> np.ndarray:
 
 
 def mu_law_places(shift: int) -> np.ndarray:
-    """int64 (256,): the value that stands for each code of mu-law where `shift` bits are dropped.
+    """int64 (256,): the value of each mu-law code if `shift` bits are dropped.
 
-    Of either sign, the codes of the multiples of 2^shift steps of 8 come first, as the coder meets them, then the others by magnitude. The
-    negative zero is -1 always, and its place among the others stays free.
+    For either sign, the codes of the multiples of 2^shift steps of 8 come first, in the order of the coder, then the others by magnitude.
+    The negative zero is always -1, and its place among the others stays free.
     """
     places = np.zeros(256, np.int64)
     for sign, codes in ((1, range(255, 127, -1)), (-1, range(127, -1, -1))):
@@ -168,7 +168,7 @@ def mu_law_places(shift: int) -> np.ndarray:
 
 
 class _Writer:
-    """Blocks after blocks; keeps what the next ones are coded by: samples and means before them, dropped bits, size, number."""
+    """Writes blocks in sequence; keeps the state for the next ones: previous samples and means, dropped bits, size, number."""
 
     def __init__(self, samples: np.ndarray, is_mu_law: bool, coding: Coding, bits: _Bits):
         self.samples, self.is_mu_law, self.coding, self.bits = samples, is_mu_law, coding, bits
@@ -179,7 +179,7 @@ class _Writer:
         self.rng = np.random.default_rng(coding.seed)
 
     def write(self, size: int, count: int) -> None:
-        """The next `count` blocks of each channel."""
+        """Write the next `count` blocks of each channel."""
         if size != self.size:
             self.bits.unsigned(SIZE, 2)
             self.bits.number(size)
@@ -194,7 +194,7 @@ class _Writer:
         self.begin, self.size, self.number = self.begin + size * count, size, self.number + count * num_channels
 
     def _turn(self, shape: tuple[int, ...], num: int) -> np.ndarray:
-        """Which of `num` things each block takes, one after the other."""
+        """Index (below `num`) for each block, in turn."""
         return (self.number + np.arange(np.prod(shape)).reshape(shape)) % num
 
     def _shifts(self, part: np.ndarray) -> np.ndarray:
@@ -208,7 +208,7 @@ class _Writer:
         return np.minimum(shifts, np.log2(union & -union).astype(np.int64))
 
     def _values(self, part: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-        """int64 (count, channels, size): what is coded."""
+        """int64 (count, channels, size): the coded values."""
         if not self.is_mu_law:
             return part.astype(np.int64) >> shifts[:, :, None]
         places = np.array([mu_law_places(shift) for shift in range(_MOST_SHIFT + 1)])
@@ -227,7 +227,7 @@ class _Writer:
         return offsets
 
     def _candidates(self, flat: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """(command, weights, residuals) of all ways to code the blocks; weights (count, channels, order) of linear prediction."""
+        """(command, weights, residuals) of all codings of the blocks; weights (count, channels, order) of linear prediction."""
         lags = [self._lag(flat, values.shape, j) for j in range(1, self.before.shape[1] + 1)]
         none = np.zeros((*offsets.shape, 0), np.int64)
         predicted = [offsets[:, :, None], lags[0], 2 * lags[0] - lags[1], 3 * (lags[0] - lags[1]) + lags[2]]
@@ -240,13 +240,13 @@ class _Writer:
         return found
 
     def _lag(self, flat: np.ndarray, shape: tuple[int, int, int], lag: int) -> np.ndarray:
-        """The values `lag` samples before, as blocks."""
+        """The values `lag` samples earlier, as blocks."""
         count, num_channels, size = shape
         first = self.before.shape[1] - lag
         return flat[:, first : first + count * size].reshape(num_channels, count, size).transpose(1, 0, 2)
 
     def _weights(self, around: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """int64 (count, channels, order): in 32nds, by least squares; drawn at random where blocks take turns."""
+        """int64 (count, channels, order): weights in 32nds, by least squares; random if `choice` is "turns"."""
         shape = (*around.shape[:2], around.shape[3])
         if self.coding.choice != BEST:
             return self.rng.integers(-40, 41, shape)
@@ -255,7 +255,7 @@ class _Writer:
         return np.clip(np.rint(32 * found), -1000, 1000).astype(np.int64)
 
     def _chosen(self, candidates: list, shape: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
-        """(commands, plain bits of residuals, weights (count, channels, greatest order), orders, residuals) of all blocks."""
+        """(commands, plain bits of residuals, weights (count, channels, maximum order), orders, residuals) of all blocks."""
         folded = [_folded(residuals) for _, _, residuals in candidates]
         lows, bits = zip(*map(_best_low, folded))
         costs = np.array(bits) + np.array([8 * weights.shape[2] for _, weights, _ in candidates])[:, None, None]
@@ -271,7 +271,7 @@ class _Writer:
         return commands, np.array(lows)[(choice, *rows)], padded[(choice, *rows)], orders, chosen
 
     def _add(self, values, shifts, commands, lows, weights, orders, folded) -> None:
-        """The fields of all blocks: dropped bits where they change, command, plain bits, order, weights, residuals."""
+        """Add the fields of all blocks: dropped bits if they change, command, plain bits, order, weights, residuals."""
         before = np.concatenate([[self.shift], shifts.ravel()[:-1]]).reshape(shifts.shape)
         self.shift = int(shifts[-1, -1])
         changes, is_zero = shifts != before, (values == 0).all(2) & self.coding.with_zeros
@@ -292,7 +292,7 @@ class _Writer:
 
 
 def _present(is_there: np.ndarray, fields: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The fields, of no bits where they are not there."""
+    """The fields, with width 0 where they are absent."""
     return tuple(np.where(is_there, part, 0) for part in fields)
 
 
@@ -303,5 +303,5 @@ def _best_low(folded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _quotient(number: int, divisor: int) -> int:
-    """Rounded toward zero."""
+    """Quotient rounded toward zero."""
     return number // divisor if number >= 0 else -(-number // divisor)

@@ -1,4 +1,4 @@
-"""Which modules programs import, each program in a process of its own that is forked from one in which numpy is there already."""
+"""Modules that programs import; each program runs in a fork of a process that has already imported numpy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAVY = ("torch", "numba", "llvmlite", "scipy", "sympy", "kaldifst", "sentencepi
 
 @dataclass(frozen=True)
 class Run:
-    """How a program ended."""
+    """Result of a program."""
 
     status: int
     modules: list[str]
@@ -30,7 +30,7 @@ class Run:
 
 
 def start_all(commands: list[list]) -> list[Run]:
-    """Run programs, each a path and its arguments, one after the other; neighbouring commands of one program share a process."""
+    """Run programs, each a path and its arguments, in sequence; adjacent commands of one program share a process."""
     words = [[str(word) for word in command] for command in commands]
     with tempfile.TemporaryDirectory() as directory:
         subprocess.run([sys.executable, __file__, directory], input=json.dumps(words), text=True, check=True)

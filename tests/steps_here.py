@@ -1,4 +1,4 @@
-"""Steps run inside the test's own process, their jobs one after the other: for the many cases that need no process of their own."""
+"""Steps run inside the test's process, with their jobs in sequence: for cases that do not need separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_here(step: str, *words, folder: str = "steps", threads: bool = False) -> None:
-    """Run `steps/STEP` with these arguments. Raises the step's UserError; what it logs goes to standard output.
+    """Run `steps/STEP` with these arguments. Raises the step's UserError; its log goes to standard output.
 
     With `threads` the ranks of its MPI job are threads.
     """

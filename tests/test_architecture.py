@@ -1,4 +1,4 @@
-"""The house rules that a program can check: who may import whom, how long things are, what every step says of itself."""
+"""Rules for the code that a program can check: imports between packages, lengths of lines, functions and files, docstrings of programs."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES, MAX_MODULES =
 
 
 def python_files(*folders: str) -> list[Path]:
-    """All Python sources of these folders, none of the recipes' data."""
+    """All Python sources in these folders, without data of recipes."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")
                   if not {"data", "exp", "corpus"} & set(path.relative_to(ROOT).parts[2:-1]) or folder.startswith("pyasr"))
 
@@ -34,7 +34,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def layers() -> dict[str, set[str]]:
-    """The table of docs/architecture.md: package -> packages that it may import."""
+    """The table of docs/architecture.md: {package: packages that it may import}."""
     rows = re.findall(r"(?m)^\| `(\w+)` \|.*\| ([\w -]+) \|$", (ROOT / "docs" / "architecture.md").read_text())
     return {package: set(allowed.replace("-", " ").split()) for package, allowed in rows}
 
@@ -140,13 +140,13 @@ def test_starting_jobs_is_quick():
 
 
 def has_star_in_index(tree) -> bool:
-    """Whether there is an `x[a, *b]` (Python 3.11), which ast takes for any version."""
+    """Whether there is an `x[a, *b]` (Python 3.11), which ast accepts for any version."""
     indices = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)]
     return any(isinstance(part, ast.Starred) and index.col_offset == index.elts[0].col_offset for index in indices for part in index.elts)
 
 
 def test_sources_are_python_3_10():
-    """By the grammar of the oldest Python that setup.py promises."""
+    """According to the grammar of the oldest Python that setup.py allows."""
     oldest = tuple(map(int, re.search(r'python_requires=">=(\d+)\.(\d+)"', (ROOT / "setup.py").read_text()).groups()))
     for path in python_files("pyasr", "steps", "utils", "egs", "benchmarks", "tests"):
         tree = ast.parse(path.read_text(), str(path), feature_version=oldest)
@@ -179,7 +179,7 @@ def test_modules_and_public_things_are_documented(path):
 
 
 def test_public_functions_are_documented():
-    """Those that do not fit at a glance: more than eight lines."""
+    """Public functions of more than eight lines."""
     for path in python_files("pyasr"):
         for function in functions(ast.parse(path.read_text())):
             length = function.end_lineno - function.lineno + 1
@@ -204,7 +204,7 @@ def test_scripts_say_what_they_do(script):
 
 @pytest.mark.parametrize("script", ["steps/train_dnn.py", "utils/check_install.py"])
 def test_a_mistake_is_one_sentence_and_status_1(script):
-    """Of options, as a user sees it."""
+    """An unknown option, as a user sees it."""
     done = subprocess.run([sys.executable, str(ROOT / script), "--no-such-option"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "no such option" in done.stderr and done.stderr.count("\n") == 1
 
@@ -240,7 +240,7 @@ def test_recipes_share_steps_not_copies():
     assert shared_block(texts) == ("a", "b", "line 0") and shared_block(texts | {"b": "\n".join(block[1:])}) is None
     listed = subprocess.run(["git", "ls-files", "egs"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
-        pytest.skip("no clone of the repository: files of recipes cannot be told from what they made")
+        pytest.skip("not a clone of the repository: files of recipes cannot be distinguished from their outputs")
     paths = [ROOT / name for name in listed.stdout.splitlines()]
     files = {str(path): path.read_text() for path in paths if path.is_file() and not path.is_symlink()}
     assert len(files) > 10 and shared_block(files) is None

@@ -1,4 +1,4 @@
-"""Bad input to the real programs: one clear sentence, exit status 1, and nothing but a scratch directory is left behind."""
+"""Bad input to the real programs: one clear sentence, exit status 1, and at most a scratch directory is left behind."""
 
 import os
 import re
@@ -34,13 +34,13 @@ def run(program, *words, **variables):
 
 
 def content(directory: Path) -> dict[Path, bytes]:
-    """All files below a directory but those in scratch directories."""
+    """All files below a directory except those in scratch directories."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path: path.read_bytes() for path in files if ".tmp" not in str(path.relative_to(directory))}
 
 
 def assert_refused(directory: Path, sentence: str, program, *words, **variables) -> str:
-    """The program says `sentence`, once, and leaves `directory` as it was; all that it printed."""
+    """Check that the program prints `sentence` once and leaves `directory` unchanged; its whole output."""
     before = content(directory)
     done = run(program, *words, **variables)
     errors = [line for line in done.stderr.splitlines() if line.startswith(f"{program}: error: ")]
@@ -59,7 +59,7 @@ def change_line(path: Path, number: int, change) -> None:
 
 @pytest.fixture
 def audio(tmp_path):
-    """A sound data directory with audio."""
+    """A valid data directory with audio."""
     return make_data_dir(tmp_path / "audio")
 
 
@@ -101,7 +101,7 @@ def test_empty_line_of_transcripts(audio, tmp_path):
 
 @pytest.mark.parametrize("program", ["validate_data_dir.py", "validate_kaldi.py", "fix_data_dir.py"])
 def test_control_characters(program, audio):
-    """ESC [2J clears a terminal, CR goes back to the begin of the line."""
+    """ESC [2J clears a terminal, CR returns to the beginning of the line."""
     change_line(audio / "utt2spk", 3, lambda line: f"{line} \x1b[2J\rsound")
     change_line(audio / "utt2dur", 3, lambda line: f"{line.split()[0]} \x1b[2J\r7")
     done = subprocess.run([sys.executable, ROOT / "utils" / program, audio], capture_output=True)
@@ -132,7 +132,7 @@ def test_duplicated_ids(corpus, tmp_path):
 
 
 def test_unsorted_ids(corpus, audio, tmp_path):
-    """Kaldi's programs need sorted tables; ours take any order and write sorted ones."""
+    """Kaldi's programs need sorted tables; pyasr's accept any order and write sorted ones."""
     for data in (corpus, audio):
         (data / "utt2spk").write_text("\n".join((data / "utt2spk").read_text().splitlines()[::-1]) + "\n")
     sentence = f"{audio}/utt2spk:2: 'cy-002 cy': not sorted in C order, 'cy-002' comes after 'cy-003'; fix: utils/fix_data_dir.py {audio}"
@@ -154,7 +154,7 @@ def test_alignment_that_does_not_match(trained, tmp_path):
 
 
 def test_transcript_of_nothing_but_oov_words(trained, corpus, tmp_path):
-    """Legal in training, where it is named; a problem to the validator; and an error where no transcript has a known word."""
+    """Accepted in training, with a log line; a problem for the validator; an error if no transcript has a known word."""
     lang = trained / "lang"
     utt = (corpus / "text").read_text().split()[0]
     change_line(corpus / "text", 1, lambda line: f"{utt} STRANGE WORDS")
@@ -177,19 +177,19 @@ def test_arpa_with_a_broken_header(trained, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 24 KB."""
+    """A filesystem of 24 KB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True).returncode:
-        pytest.skip("no small disk can be mounted here")
+        pytest.skip("a small filesystem cannot be mounted")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("program, kilobytes", [("make_grammar.py", 8), ("compute_cmvn.py", 24), ("train_mono.py", 24), ("train_mono.py", 48)])
 def test_full_disk(program, kilobytes, trained, small_disk):
-    """Wherever it fills up: in a copy, in a table, in a log, in a model. With more room the same command ends well."""
+    """The disk fills up while writing a copy, a table, a log or a model. With more space, the same command succeeds."""
     subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", small_disk], check=True)
     data, lang, out = trained / "data", trained / "lang", small_disk / "out"
     write_arpa_text(trained / "lm.arpa", random_ngrams(0, [f"w{i}" for i in range(12)], (0, 20)))
@@ -266,7 +266,7 @@ def test_what_is_known_beforehand_is_not_found_by_ranks(program, flags, sentence
 
 
 def test_mpiexec_missing(trained, tmp_path):
-    """tests/parallel/ranks/test_rank.py has the sentence for an environment that never had one."""
+    """tests/parallel/ranks/test_rank.py tests an environment without mpiexec."""
     sentence = "PYASR_MPIEXEC=/nowhere/mpiexec: no such program; name an mpiexec by its absolute path, or unset the variable"
     command = ("train_mono.py", trained / "data", trained / "lang", tmp_path / "mono")
     said = assert_refused(tmp_path, sentence, *command, PYASR_MPIEXEC="/nowhere/mpiexec")
@@ -274,7 +274,7 @@ def test_mpiexec_missing(trained, tmp_path):
 
 
 def test_one_rank_crashing(trained, corpus, tmp_path):
-    """Only the rank that meets the damage fails; the other, waiting for its statistics, is ended with it."""
+    """Only the rank that reads the damaged file fails; the other one, which waits for its statistics, is ended, too."""
     table = read_scp(corpus / "feats.scp")
     archive = corpus / "feats.ark"
     last = max(table, key=lambda utt: int(table[utt].rpartition(":")[2]))

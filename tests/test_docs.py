@@ -1,4 +1,4 @@
-"""The pages against the code: links lead somewhere, what is named exists, and every command shown is one that its program takes."""
+"""Documentation compared with the code: links and names refer to something that exists, programs accept the commands shown."""
 
 import ast
 import importlib.util
@@ -22,7 +22,7 @@ WITHOUT_PARSER = {"build_environment.py", "supervise.py"}
 
 
 def by_page(pattern: str):
-    """Parameters (page, what the pattern finds in it), one for each page that has any."""
+    """Parameters (page, matches of the pattern), for each page with matches."""
     found = {page: sorted(set(re.findall(pattern, page.read_text()))) for page in PAGES}
     return [pytest.param(page, words, id=page.stem) for page, words in found.items() if words]
 
@@ -53,7 +53,7 @@ def test_imports_that_are_shown_work(page, imports):
 
 
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or something in one."""
+    """Whether a dotted name is a module, or an object in one."""
     parts = name.split(".")
     for num in range(len(parts), 0, -1):
         try:
@@ -67,7 +67,7 @@ def resolves(name: str) -> bool:
 
 
 def commands_of(text: str) -> list[str]:
-    """The commands in indented lines; continued lines are joined, comments and what follows two blanks cut off."""
+    """The commands in indented lines; continued lines are joined, comments and text after two blanks removed."""
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     found = (re.match(r" {2,}((?:steps|utils|local|benchmarks)/\w+\.py\b.*)", line) for line in lines)
     return [re.split(r"   +#|\s#|   +(?=[a-z]+ |-> )", match[1])[0].strip() for match in found if match]
@@ -85,7 +85,7 @@ def shown():
 
 
 def test_steps_of_the_readme_follow_each_other():
-    """Each takes what was there, data and lang, or what one before has made, features and normalisation among it."""
+    """Each step reads existing directories (data and lang) or outputs of earlier steps, including features and normalisation."""
     block = re.search(r"(?:^    steps/.*\n)+", (ROOT / "README.md").read_text(), re.M)[0]
     there = {"data/train", "data/lang"}
     for line in block.splitlines():
@@ -97,7 +97,7 @@ def test_steps_of_the_readme_follow_each_other():
 
 @cache
 def options_of(path: Path):
-    """The options class that a program hands to `run_step`; None for a program with a parser of its own."""
+    """The options class that a program passes to `run_step`; None for a program with its own parser."""
     name = re.search(r"^ *run_step\((\w+), ", path.read_text(), re.M)
     if name is None:
         return None

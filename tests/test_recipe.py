@@ -1,4 +1,4 @@
-"""The toy recipe from audio to WER: once, again, and killed on the way."""
+"""The toy recipe from audio to WER: run once, run again, and killed during the run."""
 
 import os
 import random
@@ -48,7 +48,7 @@ def test_a_word_that_is_not_ascii_is_recognised(toy_run):
 
 
 def test_a_word_loop_of_ones_own_decodes(toy_run, tmp_path):
-    """The grammar as a text, by the programs that the recipe uses for its n-gram model."""
+    """A grammar in text form, processed by the recipe's programs for its n-gram model."""
     directory, _ = toy_run
     data, model = directory / "data", directory / "exp/mono"
     words = [line.split()[0] for line in (data / "lang/words.txt").read_text(encoding="utf-8").splitlines()]
@@ -69,7 +69,7 @@ STEPS = Path(__file__).parents[1] / "steps"
 
 
 def test_the_second_run_finds_everything_up_to_date(toy_run, tmp_path):
-    """Without the libraries that only the work needs."""
+    """Without importing libraries that only the work needs."""
     directory, found = toy_run
     made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
     (tmp_path / "sitecustomize.py").write_text(RECORDER)
@@ -84,7 +84,7 @@ def test_the_second_run_finds_everything_up_to_date(toy_run, tmp_path):
     assert made == {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
 
 
-def test_features_that_are_lost_are_made_anew(toy_run):
+def test_features_that_are_lost_are_computed_again(toy_run):
     """By the same command."""
     archive = toy_run[0] / "data/test/feats/raw.2.ark"
     content = archive.read_bytes()
@@ -109,4 +109,4 @@ def test_killed_at_random_moments_it_resumes_to_the_same_word_error_rates(toy_ru
         assert not strays(tmp_path), "processes outlived the killed recipe"
     run(tmp_path)
     assert wers(tmp_path) == expected
-    assert not list(tmp_path.glob("exp/**/*.tmp")), "half-written outputs were left"
+    assert not list(tmp_path.glob("exp/**/*.tmp")), "incomplete outputs were left"

@@ -1,4 +1,4 @@
-"""Programs that end early, by --help, a mistake, or because their output is up to date, do not wait for what only the work needs."""
+"""Programs that end early (--help, a mistake, an output that is up to date) do not import modules that only the work needs."""
 
 import subprocess
 import sys
@@ -18,11 +18,11 @@ from pyasr.hmm.model.gmm_dir import LANG_FILES, TREE_FILES
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = [path for folder in ("steps", "utils") for path in sorted((ROOT / folder).glob("*.py"))]
-MOST_MODULES = 480  # in all, of which numpy and what it takes of Python are more than 200
-OF_NO_OPTIONS = ("build_environment.py", "supervise.py")  # their words are files and a command
+MOST_MODULES = 480  # in total; numpy and its imports of Python are more than 200
+OF_NO_OPTIONS = ("build_environment.py", "supervise.py")  # their arguments are files and a command
 
 OF_ALIGNMENTS = ["data", "lang", "ali"]
-KINDS = {  # the arguments of each kind of step that trains or uses a network, or whose work takes numba
+KINDS = {  # arguments of each kind of step that trains or uses a network, or whose work uses numba
     "train_mono.py": ["data", "lang"],
     "train_deltas.py": OF_ALIGNMENTS,
     "train_lda_mllt.py": OF_ALIGNMENTS,
@@ -49,7 +49,7 @@ KINDS = {  # the arguments of each kind of step that trains or uses a network, o
 
 @pytest.fixture(scope="module")
 def asked() -> dict[tuple[str, str], Run]:
-    """What came of each program with --help, and with an option that it does not have."""
+    """Results of each program with --help, and with an unknown option."""
     flags = {path: ["--help"] if path.name in OF_NO_OPTIONS else ["--help", "--no-such-option"] for path in PROGRAMS}
     keys = [(str(path), flag) for path in PROGRAMS for flag in flags[path]]
     return dict(zip(keys, start_all([list(key) for key in keys])))
@@ -65,7 +65,7 @@ def test_help_and_mistakes_are_quick(path, asked):
 
 
 def write_inputs(path: Path) -> None:
-    """What the steps read, or a word in place of each file that only the work looks into."""
+    """Write the inputs of the steps, with one word in each file that only the work reads."""
     make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 20 for speaker in "ab" for i in range(2)}, 3))
     run_here("compute_cmvn.py", path / "data")
     write_words(path, "network lm.arpa", "affine dim=8\n")
@@ -88,7 +88,7 @@ def write_words(path: Path, names: str, content: str = "one\n") -> None:
 
 @contextmanager
 def made_without_work(*arguments, check=None, **keywords):
-    """An output with its done-file, and nothing else in it, whose inputs are not checked: only whether it is up to date is asked."""
+    """Write an output that contains only its done-file, without checking its inputs: the test asks only whether it is up to date."""
     with stage_output(*arguments, **keywords):
         pass
     raise UpToDate("made")
@@ -97,7 +97,7 @@ def made_without_work(*arguments, check=None, **keywords):
 
 @pytest.fixture(scope="module")
 def repeated(tmp_path_factory) -> dict[str, Run]:
-    """What came of each step when its output was there."""
+    """Results of each step with an existing output."""
     path, commands = tmp_path_factory.mktemp("made"), {}
     write_inputs(path)
     for number, (case, words) in enumerate(KINDS.items()):

@@ -1,4 +1,4 @@
-"""Text is UTF-8 in whatever locale a program is started: a word that is not ASCII, from the text to its score."""
+"""Text is UTF-8 in any locale: a word that is not ASCII, from the text to its score."""
 
 import ast
 import os
@@ -16,7 +16,7 @@ WORD = "naïveté"
 
 
 def hostile_environment() -> dict[str, str]:
-    """Without path.sh, in a locale of which Python makes ASCII."""
+    """An environment without path.sh, in a locale for which Python uses ASCII."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "OMP_NUM_THREADS") if name in os.environ}
     return {**kept, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
 
@@ -30,7 +30,7 @@ def run(program: str, *arguments, ok: bool = True) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """Data and dictionary of two words, in a directory whose name is not ASCII either."""
+    """Data and dictionary of two words, in a directory whose name is not ASCII."""
     root = tmp_path_factory.mktemp("é")
     for name in ("data", "dict"):
         (root / name).mkdir()

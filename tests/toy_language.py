@@ -29,7 +29,7 @@ def write_toy_lang(out: Path, seed: int = 0, num_words: int = 40, num_phones: in
 def random_ngrams(seed: int, words: list[str], counts: tuple[int, ...] = (0, 150, 150)) -> list[dict[tuple[str, ...], tuple[float, float]]]:
     """Per order {words: (log10 probability, log10 backoff)}: all unigrams, then random extensions of lower n-grams.
 
-    Not every n-gram has its suffix listed, many histories have no extension and no end, `</s>` ends some.
+    Some n-grams are listed without their suffix, many histories have neither an extension nor an end, and `</s>` ends some.
     """
     rng = np.random.default_rng(seed)
     orders = [{(word,): (float(-rng.uniform(0.5, 3)), float(-rng.uniform(0, 1))) for word in [*words, "<s>", "</s>"]}]

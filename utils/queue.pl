@@ -3,22 +3,22 @@
 
     queue.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 
-  --mem AMOUNT        memory of a job for each of its threads, such as 4G
-  --time TIME         after which it is ended: minutes, 12:00:00, 2-00:00:00
-  --num-threads N     threads of a job [1]
-  --num-ranks N       one MPI job of N ranks, on as many hosts as Grid Engine gives it
-  --gpu N             GPUs of a job, on each of its hosts [0]
-  --partition NAME    queue in which it runs; -q NAME, -pe smp 4 and others with one dash go to qsub
-  --max-jobs-run N    jobs that run at a time [as many as Grid Engine allows]
-  --max-requeue N     times that a job which was asked to end, and has saved what it has, is submitted again [3]
-  --done-marker FILE  file that the command must have written, besides ending with status 0
-  --config FILE       the site's flags for qsub for these options, and further ones, in Kaldi's format [conf/queue.conf, if there is one]
-  --dry-run           print what would be submitted
+  --mem AMOUNT        memory per thread of a job, such as 4G
+  --time TIME         time limit of a job: minutes, 12:00:00, 2-00:00:00
+  --num-threads N     threads per job [1]
+  --num-ranks N       run one MPI job of N ranks, on the hosts that Grid Engine allocates
+  --gpu N             GPUs per job, on each of its hosts [0]
+  --partition NAME    queue of the jobs; -q NAME, -pe smp 4 and other options with one dash are passed to qsub
+  --max-jobs-run N    maximum number of simultaneous jobs [as many as Grid Engine allows]
+  --max-requeue N     maximum number of resubmissions of a job that was asked to end and has saved its state [3]
+  --done-marker FILE  file that the command must write, in addition to ending with status 0
+  --config FILE       qsub flags for these options and further ones, in Kaldi's format [conf/queue.conf, if it exists]
+  --dry-run           print the scripts without submitting them
 
-Without a file of the site's, --mem needs the complexes mem_free and ram_free, --gpu the complex gpu, --num-threads the parallel environment
-smp, and --num-ranks the parallel environment mpi. Lines of conf/queue.conf name others: `option num_threads=* -pe threads $0`.
+Without a configuration file, --mem needs the complexes mem_free and ram_free, --gpu the complex gpu, --num-threads the parallel environment
+smp, and --num-ranks the parallel environment mpi. Lines of conf/queue.conf change these: `option num_threads=* -pe threads $0`.
 
-Reads: what the command reads. Writes: LOG and, beside it, a status file for each job; q/NAME.sh, what qsub was given.
+Reads: the command's inputs. Writes: LOG and a status file next to it for each job; q/NAME.sh, the submitted script.
 
     queue.pl --mem 2G JOB=1:4 exp/log/hello.JOB.log echo hello from JOB
 """

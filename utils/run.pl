@@ -3,19 +3,19 @@
 
     run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 
-  --max-jobs-run N    jobs that run at a time [as many as there are cores for their threads, and GPUs]
-  --num-threads N     threads of a job: OMP_NUM_THREADS and its relatives [1]
-  --num-ranks N       one MPI job of N ranks
-  --gpu N             GPUs of a job, by CUDA_VISIBLE_DEVICES, kept from other jobs by locks; on a machine without any, no change [0]
-  --share-devices B   true: with other runners, where none is free; false: refuse then [false]
-  --done-marker FILE  file that the command must have written, besides ending with status 0
-  --run-id WORD       kept in status files: slurm.pl and queue.pl, which give it, believe those of their own run alone
-  --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
-  --dry-run           print the commands of the jobs and run none
-  --mem --time        and the options that FILE declares, and words with one dash: for other runners, without effect here; so are
-                      options with two dashes that are not known, each with one value, but of these there is a warning
+  --max-jobs-run N    maximum number of simultaneous jobs [as many as the cores, for their threads, and the GPUs allow]
+  --num-threads N     threads per job, set by OMP_NUM_THREADS and similar variables [1]
+  --num-ranks N       run one MPI job of N ranks
+  --gpu N             GPUs per job, set by CUDA_VISIBLE_DEVICES and locked against other jobs; no effect on a machine without GPUs [0]
+  --share-devices B   true: if no GPU is free, share one with other runners; false: refuse to run [false]
+  --done-marker FILE  file that the command must write, in addition to ending with status 0
+  --run-id WORD       stored in status files; set by slurm.pl and queue.pl, which ignore status files of other runs
+  --config FILE       defaults of options and declarations of further ones, as in Kaldi's conf/queue.conf
+  --dry-run           print the commands of the jobs without running them
+  --mem --time        ignored, as are options declared in FILE and words with one dash: they are for other runners; unknown options with
+                      two dashes, each with one value, are also ignored, with a warning
 
-Reads: what the command reads. Writes: LOG and, beside it, a status file for each job.
+Reads: the command's inputs. Writes: LOG and a status file next to it for each job.
 
     run.pl JOB=1:4 exp/log/hello.JOB.log echo hello from JOB
 """

@@ -3,19 +3,19 @@
 
     slurm.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 
-  --mem AMOUNT        memory of a job for each of its threads, such as 4G
-  --time TIME         after which it is ended: minutes, 12:00:00, 2-00:00:00
-  --num-threads N     threads of a job [1]
-  --num-ranks N       one MPI job of N ranks, on as many nodes as Slurm gives it
-  --gpu N             GPUs of a job, on each of its nodes [0]
-  --partition NAME    where it runs; -p NAME, -N 2 and others with one dash, and one value, go to sbatch
-  --max-jobs-run N    jobs that run at a time [as many as Slurm allows]
-  --max-requeue N     times that a job which was asked to end, and has saved what it has, is submitted again [3]
-  --done-marker FILE  file that the command must have written, besides ending with status 0
-  --config FILE       the site's flags for sbatch for these options, and further ones, in Kaldi's format [conf/slurm.conf, if there is one]
-  --dry-run           print what would be submitted
+  --mem AMOUNT        memory per thread of a job, such as 4G
+  --time TIME         time limit of a job: minutes, 12:00:00, 2-00:00:00
+  --num-threads N     threads per job [1]
+  --num-ranks N       run one MPI job of N ranks, on the nodes that Slurm allocates
+  --gpu N             GPUs per job, on each of its nodes [0]
+  --partition NAME    partition of the jobs; -p NAME, -N 2 and other options with one dash and one value are passed to sbatch
+  --max-jobs-run N    maximum number of simultaneous jobs [as many as Slurm allows]
+  --max-requeue N     maximum number of resubmissions of a job that was asked to end and has saved its state [3]
+  --done-marker FILE  file that the command must write, in addition to ending with status 0
+  --config FILE       sbatch flags for these options and further ones, in Kaldi's format [conf/slurm.conf, if it exists]
+  --dry-run           print the scripts without submitting them
 
-Reads: what the command reads. Writes: LOG and, beside it, a status file for each job; q/NAME.sh, what sbatch was given.
+Reads: the command's inputs. Writes: LOG and a status file next to it for each job; q/NAME.sh, the submitted script.
 
     slurm.pl --mem 2G JOB=1:4 exp/log/hello.JOB.log echo hello from JOB
 """

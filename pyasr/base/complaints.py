@@ -1,7 +1,7 @@
-"""How a program ends that cannot go on: with one sentence on standard error, even where standard output cannot be written.
+"""Fatal errors of a program: one sentence on standard error, even if standard output cannot be written.
 
-From the first import of pyasr on, so do programs of pyasr that are ended by an error of the system which they have not caught, such as one
-in reading their own modules. Programs of others that import pyasr are left as they are.
+Importing pyasr also installs a hook that reports uncaught system errors of pyasr's programs in this form, for example an error while
+loading their own modules. Other programs that import pyasr keep Python's traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MODULE = "-m"  # the name of a program that is started as a module, as jobs and
 
 
 def complain(name: str, error: BaseException) -> int:
-    """Print `NAME: error: SENTENCE`, without a name as jobs do; the exit status."""
+    """Print `NAME: error: SENTENCE` (`error: SENTENCE` if the name is empty, as in jobs); the exit status."""
     with _dropping(1):
         sys.stdout.flush()
     with _dropping(2):
@@ -30,13 +30,13 @@ def complain(name: str, error: BaseException) -> int:
 
 
 def drop_output(stream: int = 1) -> None:
-    """Have what is still to be written, when the interpreter ends at the latest, not fail again."""
+    """Redirect a stream to /dev/null, so that the flush at the end of the interpreter does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 @contextlib.contextmanager
 def _dropping(stream: int) -> Iterator[None]:
-    """Where something is written to standard output or error, and cannot be: the other one may, and the exit status tells as well."""
+    """Suppress a failed write to standard output or error; the other stream and the exit status still report the error."""
     try:
         yield
     except OSError:
@@ -44,23 +44,23 @@ def _dropping(stream: int) -> Iterator[None]:
 
 
 def tell_uncaught() -> None:
-    """From now on an error of the system that ends a program of pyasr is told in a sentence."""
+    """Install a hook that reports an uncaught system error of a pyasr program in one sentence."""
     program = (sys.argv or [""])[0]
     if program == _MODULE or any(folder in Path(program).resolve().parents for folder in _PROGRAMS):
-        sys.excepthook = partial(_tell, "" if program == _MODULE else Path(program).name)
+        sys.excepthook = partial(_report, "" if program == _MODULE else Path(program).name)
 
 
-def _tell(name: str, kind, error, trace) -> None:
+def _report(name: str, kind, error, trace) -> None:
     """`sys.excepthook` of a program."""
-    if told := as_user_error(error) or _of_import(error):
-        complain(name, told)
+    if user_error := as_user_error(error) or _of_import(error):
+        complain(name, user_error)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
 def _of_import(error: BaseException) -> UserError | None:
-    """The sentence on a module that was not found or not loaded, for which Python does not keep the system's reason."""
+    """The error for a module that was not found or not loaded; Python does not keep the system's reason for it."""
     if not isinstance(error, ImportError):
         return None
-    advice = "run the same command again; if that does not help, utils/check_install.py tells what the environment lacks"
+    advice = "run the same command again; if that does not help, run utils/check_install.py to see what the environment lacks"
     return UserError(f"a part of the program cannot be loaded ({error}); {advice}")

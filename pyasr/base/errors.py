@@ -1,12 +1,12 @@
-"""The two ways a step ends early on purpose, and how their sentences are shown."""
+"""The two exceptions that end a step early on purpose, and the escaping of their messages."""
 
 import re
 
 
 class UserError(Exception):
-    """Something the user can put right. The message is one sentence: what, where, what to do.
+    """An error that the user can correct. The message is one sentence: what, where, what to do.
 
-    What it quotes of a file cannot break the line, nor give a terminal orders: characters that do not print are shown as \\x1b.
+    Unprintable characters in quoted input are escaped (\\x1b), so that they cannot break the line or control the terminal.
     """
 
     def __init__(self, sentence: object = ""):
@@ -14,14 +14,14 @@ class UserError(Exception):
 
 
 def printable(text: str) -> str:
-    """One line that gives a terminal no orders: characters that do not print are shown as \\x1b."""
+    """The text as one line that cannot control a terminal: unprintable characters are escaped (\\x1b)."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same of several lines; line breaks and tabs stay as they are."""
+    """`printable` for text of several lines; line breaks and tabs are kept."""
     return re.sub(r"[^\n\t]+", lambda found: printable(found[0]), text)
 
 
 class UpToDate(Exception):
-    """The output exists, complete, made with the same options from the same inputs."""
+    """The output exists, is complete and was computed with the same options from the same inputs."""

@@ -1,4 +1,4 @@
-"""Log lines of steps and jobs: time, program, sentence. What a sentence quotes of a file cannot break the line (`errors.printable`)."""
+"""Log lines of steps and jobs: time, program, message. Unprintable characters in a message are escaped (`errors.printable`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _logger = logging.getLogger("pyasr")
 
 
 def setup(name: str) -> None:
-    """Send log lines to standard output, each headed by the time and `name`."""
+    """Send log lines to standard output, each beginning with the time and `name`."""
     handler = _Handler(sys.stdout)
     handler.setFormatter(_OneLine(f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"))
     _logger.handlers[:] = [handler]
@@ -24,7 +24,7 @@ class _Handler(logging.StreamHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], OSError):
             with keeping_name("standard output"):
-                raise  # the program decides what a failed write means
+                raise  # the program handles a failed write
         super().handleError(record)
 
 
@@ -38,14 +38,14 @@ warning = _logger.warning
 
 
 class Progress:
-    """A status line at most every `every_s` seconds: `align: 1200/5368 utterances, 00:12 left`."""
+    """A progress line at most every `every_s` seconds: `align: 1200/5368 utterances, 00:12 left`."""
 
     def __init__(self, what: str, total: int, unit: str, every_s: float = 5.0):
         self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
         self.begin = self.last = time.monotonic()
 
     def update(self, done: int) -> None:
-        """Tell that `done` of the `total` units are done."""
+        """Report that `done` of the `total` units are done."""
         now = time.monotonic()
         if now - self.last < self.every_s and done < self.total:
             return

@@ -1,4 +1,4 @@
-"""Want of memory: how it is told apart from other failures, and one sentence for what is too long for it."""
+"""Failed memory allocations: recognising them, and error messages for utterances that are too long."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Result = TypeVar("Result")
 
 
 def is_for_want_of_memory(error: Exception) -> bool:
-    """Whether this is what Python, numpy, numba or torch raise where no memory is to be had, of the host or of a GPU."""
+    """Whether an error of Python, numpy, numba or torch reports a failed allocation of host or GPU memory."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _SAYS_SO)
 
 
 def what_it_says(error: Exception) -> str:
-    """The first line of such an error."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else "it could not be had"
+    """The first line of the message of such an error."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else "the allocation failed"
 
 
 @contextmanager
 def enough_for(name: str, what: str, advice: str) -> Iterator[None]:
-    """Where `what` of an utterance or recording is made. Raises UserError, by its name, where memory is not enough for that."""
+    """Convert a failed allocation in the block into a UserError that begins with `name`, an utterance or recording, and mentions `what`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -38,6 +38,6 @@ def enough_for(name: str, what: str, advice: str) -> Iterator[None]:
 
 
 def computed(name: str, function: Callable[[np.ndarray], Result], features: np.ndarray, advice: str = ADVICE) -> Result:
-    """`function` of an utterance's features (T, dim). Raises UserError, by the utterance's name, where memory is not enough."""
+    """`function` of an utterance's features (T, dim). Raises UserError, beginning with the utterance's name, if memory runs out."""
     with enough_for(name, f"its {len(features)} frames", advice):
         return function(features)

@@ -1,4 +1,4 @@
-"""When a long-running program reports its progress: after 20 s, then at intervals of half the time so far, at most ten minutes."""
+"""Schedule of progress reports of a long-running program: after 20 s, then at intervals of half the elapsed time, at most ten minutes."""
 
 from __future__ import annotations
 

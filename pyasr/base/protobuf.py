@@ -1,6 +1,6 @@
-"""Protocol buffers, written without their library: a message is the bytes of its fields, one after the other.
+"""Encoder of protocol buffers without their library: a message is the concatenation of its encoded fields.
 
-Each function gives one field; a message inside another is a field of bytes.
+Each function encodes one field; a nested message is a field of bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Standard input to standard output, so that it gives a terminal no orders: what a recipe shows of a log.
+"""Copy standard input to standard output with unprintable characters escaped; recipes show the end of a log with it.
 
     tail -n 15 log/x.log | python -m pyasr.base.show
 """

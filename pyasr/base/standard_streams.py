@@ -1,4 +1,4 @@
-"""Standard input, output and error, open whatever the caller has closed."""
+"""Replacement of closed standard streams."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null in place of each of them that is closed, as by `<&-`; for the beginning of a program.
+    """Open /dev/null for each standard stream that the caller has closed (`<&-`). Call it at the start of a program.
 
-    Else the next pipe or file would get its number, and what is meant for the one would reach the other; children inherit that.
+    Otherwise the next pipe or file would get the number of the stream, and would receive the output meant for it, also from children.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)

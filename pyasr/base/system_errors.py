@@ -1,4 +1,4 @@
-"""Errors of the operating system as one sentence for the user: what, which file, what to do.
+"""Conversion of operating system errors to error messages of one sentence: what, which file, what to do.
 
     with naming(path):                      # an OSError in the block becomes a UserError; it names `path` unless it names a file itself
         content = path.read_bytes()
@@ -23,29 +23,29 @@ AGAIN = "run the same command again"
 _ADVICE = {
     errno.ENOSPC: f"the disk is full; free some space and {AGAIN}",
     errno.EDQUOT: f"the disk is full; free some space and {AGAIN}",
-    errno.ENAMETOOLONG: "the name is too long for the file system; give a shorter one",
-    errno.EFBIG: "the file is larger than is allowed here; see 'ulimit -f'",
+    errno.ENAMETOOLONG: "the name is too long for the filesystem; give a shorter one",
+    errno.EFBIG: "the file exceeds the size limit; see 'ulimit -f'",
     errno.EACCES: "cannot be read or written ({reason}); check its owner and permissions",
     errno.EROFS: "cannot be read or written ({reason}); check its owner and permissions",
     errno.EPERM: "cannot be read or written ({reason}); check its owner and permissions",
     errno.ENOENT: "no such file or directory",
-    errno.EEXIST: "there is a directory of this name; move it elsewhere, or give another name",
+    errno.EEXIST: "a directory of this name exists; move it elsewhere, or give another name",
     errno.EISDIR: "{reason}; check the path",
     errno.ENOTDIR: "{reason}; check the path",
     errno.ELOOP: "{reason}; check where its links lead",
-    errno.EIO: f"the disk or the file system failed ({{reason}}); see 'dmesg', and {AGAIN}",
-    errno.ESTALE: "removed or replaced on the file server while it was in use ({reason}); see that no other program changes it, "
+    errno.EIO: f"the disk or the filesystem failed ({{reason}}); see 'dmesg', and {AGAIN}",
+    errno.ESTALE: "removed or replaced on the file server while it was in use ({reason}); make sure that no other program changes it, "
                   f"and {AGAIN}",
-    errno.EMFILE: f"too many files are open in this process; allow more by 'ulimit -n 4096', and {AGAIN}",
+    errno.EMFILE: f"too many files are open in this process; raise the limit with 'ulimit -n 4096', and {AGAIN}",
     errno.ENFILE: f"too many files are open on this machine; end other programs, and {AGAIN}",
-    errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs or ranks on a host, and {AGAIN}",
+    errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs or ranks per host, and {AGAIN}",
     errno.EAGAIN: f"the system allows no more processes or threads ({{reason}}); see 'ulimit -u', and {AGAIN}",
     errno.EINTR: f"interrupted by a signal; {AGAIN}",
-    errno.EBUSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
-    errno.ETXTBSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
-    errno.ENOTEMPTY: f"another program writes in this directory ({{reason}}); wait until that has ended, and {AGAIN}",
-    errno.ENOLCK: "the file system does not support locks ({reason}); use another one, or mount it with locks",
-    errno.ENOEXEC: "not a program that this machine can run; install the one for it",
+    errno.EBUSY: f"in use by another program ({{reason}}); wait until it has ended, and {AGAIN}",
+    errno.ETXTBSY: f"in use by another program ({{reason}}); wait until it has ended, and {AGAIN}",
+    errno.ENOTEMPTY: f"another program writes to this directory ({{reason}}); wait until it has ended, and {AGAIN}",
+    errno.ENOLCK: "the filesystem does not support locks ({reason}); use another one, or mount it with locks",
+    errno.ENOEXEC: "not a program for this machine; install the one for its processor and operating system",
     errno.E2BIG: "the command line or the environment is too long ({reason}); give shorter names, or run it with 'env -i'",
 }  # fmt: skip
 _ELSE = f"the system refused ({{reason}}); correct the cause, and {AGAIN}"
@@ -59,7 +59,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 class SystemRefusal(UserError):
-    """An error of the system; `errno` is its number, None if that is unknown."""
+    """An error of the operating system; `errno` is its number, None if unknown."""
 
     def __init__(self, sentence: str, number: int | None = None):
         super().__init__(sentence)
@@ -72,7 +72,7 @@ class SystemRefusal(UserError):
 
 
 def disk_error(error: OSError, path: Path | str | None = None) -> Exception:
-    """A UserError for an OSError. `path` is named where the error names no file.
+    """A UserError for an OSError. The message names `path` if the error names no file.
 
     A BrokenPipeError is returned unchanged: a reader that ends early is not an error (`pyasr.base.cli.step`).
     """
@@ -81,7 +81,7 @@ def disk_error(error: OSError, path: Path | str | None = None) -> Exception:
 
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """In the block, an OSError becomes the UserError of `disk_error(error, path)`."""
+    """Convert an OSError in the block to the UserError of `disk_error(error, path)`."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,7 @@ def naming(path: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def keeping_name(path: Path | str) -> Iterator[None]:
-    """In the block, an OSError gets the file's name, which Python sets only for errors of opening."""
+    """Add the file's name to an OSError in the block; Python sets it only for errors of opening."""
     try:
         yield
     except OSError as error:
@@ -100,7 +100,7 @@ def keeping_name(path: Path | str) -> Iterator[None]:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """`error` itself if it is a UserError, a UserError about the error of the system in it, or None for other exceptions."""
+    """`error` itself if it is a UserError, a UserError for the system error in it, or None for other exceptions."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):
@@ -126,7 +126,7 @@ def _refusal(error: OSError, path: Path | str | None) -> SystemRefusal:
     of_copy = number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG)
     where = names[-1 if of_copy else 0] if names else path or _place(error)
     if number == errno.EEXIST and not os.path.isdir(where):
-        return SystemRefusal(f"{where}: a file, where a directory is to be made; check the path, or move the file elsewhere", number)
+        return SystemRefusal(f"{where}: a file in the place of a directory; check the path, or move the file elsewhere", number)
     return SystemRefusal(_sentence(where, number, error.strerror or str(error)), number)
 
 

@@ -1,4 +1,4 @@
-"""Text is UTF-8, whatever the locale says."""
+"""UTF-8 text, independent of the locale."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 
-_OTHER_MARKS = (  # those of UTF-32 first: UTF-16's begin as they do
+_OTHER_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 
 
 def without_mark(content: bytes, path: Path) -> bytes:
-    """The bytes of a file without the byte order mark U+FEFF, which some editors put before a text; it belongs to no word.
+    """The bytes of a file without the byte order mark U+FEFF, which some editors write at the beginning.
 
     path  the file's name in messages
 
@@ -31,9 +31,9 @@ def without_mark(content: bytes, path: Path) -> bytes:
 
 
 def text_of(content: bytes, path: Path, first_line: int = 1) -> str:
-    """The UTF-8 text in the bytes of a file, without a byte order mark. Raises UserError with the line where it is not UTF-8.
+    """Decode the bytes of a file as UTF-8, without a byte order mark. Raises UserError with the line that is not UTF-8.
 
-    first_line  number of the line that `content` begins with
+    first_line  number of the first line of `content`
     """
     content = without_mark(content, path)
     try:
@@ -44,7 +44,7 @@ def text_of(content: bytes, path: Path, first_line: int = 1) -> str:
 
 
 def insist_on_utf8() -> None:
-    """Start this program anew in Python's UTF-8 mode, unless arguments, file names and output are UTF-8 already, as under path.sh."""
+    """Restart this program in Python's UTF-8 mode, unless arguments, file names and output are already UTF-8, as after path.sh."""
     if sys.getfilesystemencoding().lower() == "utf-8":
         return
     os.environ["PYTHONUTF8"] = "1"
@@ -52,5 +52,5 @@ def insist_on_utf8() -> None:
 
 
 def as_utf8(name: str) -> str:
-    """The name of a file, for texts: bytes that are no UTF-8 are shown as \\xff."""
+    """The name of a file for text output: bytes that are not UTF-8 are shown as \\xff."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

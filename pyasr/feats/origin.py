@@ -180,4 +180,4 @@ def _short(value) -> str:
 def _name(origin: dict) -> str:
     if "fmllr_of" in origin:
         return f"fMLLR features of {_name(origin['fmllr_of'])}"
-    return " beside ".join(map(_name, origin["streams"])) if "streams" in origin else _NAMES[_KINDS[origin["type"]]]
+    return " pasted to ".join(map(_name, origin["streams"])) if "streams" in origin else _NAMES[_KINDS[origin["type"]]]

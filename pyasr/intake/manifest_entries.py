@@ -1,4 +1,4 @@
-"""What manifests hold, of which there may be millions of entries, in little more memory than their texts and names take."""
+"""Entries of manifests, possibly millions, stored in little more memory than their texts and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the ranks of a job that went wrong: a line of JSON for each, in a file to which all of them append. The first counts."""
+"""Errors of the ranks of a job: a file to which each failed rank appends one line of JSON. The first line is reported."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class LastWords:
-    """Of one rank.
+    """The last message of one rank.
 
-    sentence  what has happened, and on which rank and host
-    lost      it has gone without an error of its own, which would come again
+    sentence  what happened, and on which rank and host
+    lost      the rank ended without an error of its own, so a restart can succeed
     """
 
     sentence: str
@@ -26,15 +26,15 @@ def words_of(spec: Path) -> Path:
 
 
 def leave(file: Path, words: LastWords) -> None:
-    """Append them, in one piece."""
+    """Append the message by a single write."""
     target = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(target, (json.dumps(asdict(words)) + "\n").encode())
     os.close(target)
 
 
 def first(file: Path) -> LastWords | None:
-    """Of the rank that went first; None where nothing was left. Lines that are not whole do not count: on network filesystems one host
-    may write over another's."""
+    """The message of the first failed rank; None if there is none. Damaged lines are skipped: on network filesystems, hosts may overwrite
+    each other's lines."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
     return next((words for line in lines if (words := _parse(line))), None)
 

@@ -1,4 +1,4 @@
-"""Errors of the system while a program reads its own modules, as from a file server that fails, end it with a sentence as well."""
+"""System errors while a program reads its own modules, for example from a failing file server, also end it with one sentence."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A program started with a Python that has not pyasr's packages, as when `. ./path.sh` was forgotten."""
+"""A program started with a Python without pyasr's packages, for example without `. ./path.sh`."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Numbers in sentences."""
+"""Formatting of numbers in messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Failures for want of memory, as libraries raise them, end in a sentence that names the utterance; others are left as they are."""
+"""Failed allocations in libraries end with one sentence that names the utterance; other errors are unchanged."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_want_of_memory_is_told_by_the_name_of_the_utterance(fail):
 
 
 def test_what_a_gpu_says():
-    """In the words of torch's errors, none of which can be had without one."""
+    """Messages of torch's errors, which cannot be produced without a GPU."""
     for error in (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"),
                   RuntimeError("CUDA error: out of memory"), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")):  # fmt: skip
         assert is_for_want_of_memory(error)

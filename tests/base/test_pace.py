@@ -1,10 +1,10 @@
-"""When progress is told: by a clock that the test sets."""
+"""Times of progress reports, by a clock that the test sets."""
 
 from pyasr.base.pace import Pace
 
 
 def moments(until_s: float) -> list[float]:
-    """Seconds at which progress is told."""
+    """Seconds at which progress is reported."""
     now = [0.0]
     pace, found = Pace(clock=lambda: now[0]), []
     while now[0] < until_s:

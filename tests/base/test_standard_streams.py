@@ -32,6 +32,6 @@ def test_run_pl_without_them(closed, tmp_path):
 
 
 def test_a_step_without_standard_input_and_output(tmp_path):
-    """Its one sentence is told as ever."""
+    """It prints its one sentence as usual."""
     done = subprocess.run(["bash", "-c", "make_mfcc.py data <&- >&-"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("make_mfcc.py: error: data") and done.stderr.count("\n") == 1, done

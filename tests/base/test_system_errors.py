@@ -1,4 +1,4 @@
-"""Errors of the system: one sentence for each, whatever carries it, and what names the file."""
+"""System errors: one sentence for each, with the name of the file, for any type of exception."""
 
 import errno
 import io
@@ -39,9 +39,9 @@ def main(options):
 run_step(Step, main, "doc")
 """
 CASES = {
-    "raise OSError(5, os.strerror(5), 'data/x')": "data/x: the disk or the file system failed (Input/output error); see 'dmesg', and run",
+    "raise OSError(5, os.strerror(5), 'data/x')": "data/x: the disk or the filesystem failed (Input/output error); see 'dmesg', and run",
     "raise OSError(116, os.strerror(116), 'data/x')": "data/x: removed or replaced on the file server while it was in use (Stale",
-    "raise OSError(24, os.strerror(24), 'data/x')": "data/x: too many files are open in this process; allow more by 'ulimit -n 4096'",
+    "raise OSError(24, os.strerror(24), 'data/x')": "data/x: too many files are open in this process; raise the limit with 'ulimit -n 4096'",
     "raise InterruptedError(4, os.strerror(4), 'data/x')": "data/x: interrupted by a signal; run the same command again",
     "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); correct the cause, and run the same command",
     "raise BlockingIOError(11, os.strerror(11))": "the system allows no more processes or threads (Resource temporarily unavailable)",
@@ -82,7 +82,7 @@ def test_every_number_has_a_sentence_that_names_the_file():
 
 
 def test_what_an_error_without_a_name_is_about(tmp_path):
-    with pytest.raises(UserError, match="^here: the disk or the file system failed"), naming("here"):
+    with pytest.raises(UserError, match="^here: the disk or the filesystem failed"), naming("here"):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     with pytest.raises(UserError, match="^own: "), naming("here"):
         raise OSError(errno.EIO, os.strerror(errno.EIO), "own")
@@ -104,7 +104,7 @@ def test_copies_of_whole_directories_tell_their_first_reason(tmp_path):
 
 
 def failing(monkeypatch, owner, name: str, number: int, of: str) -> None:
-    """Let a function of the system fail for paths that end in `of`."""
+    """Make a system function fail for paths that end in `of`."""
     real = getattr(owner, name)
 
     def call(path, *words, **keywords):
@@ -134,7 +134,7 @@ def test_an_interrupted_run_whose_options_cannot_be_read_keeps_its_checkpoints(t
     with pytest.raises(ZeroDivisionError):
         run()
     failing(monkeypatch, Path, "read_bytes", errno.EIO, ".started.json")
-    with pytest.raises(UserError, match="out.tmp/.started.json: the disk or the file system failed"):
+    with pytest.raises(UserError, match="out.tmp/.started.json: the disk or the filesystem failed"):
         run()
     assert (tmp_path / "out.tmp/checkpoint").read_text() == "hours of work"
 
@@ -181,7 +181,7 @@ class Unclosable(io.BytesIO):
 def test_errors_of_copying_times_and_of_closing_name_the_file(tmp_path, monkeypatch):
     (tmp_path / "x").touch()
     monkeypatch.setattr(content, "open", lambda *words: Unclosable(), raising=False)
-    with pytest.raises(UserError, match=f"^{tmp_path}/x: the disk or the file system failed"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x: the disk or the filesystem failed"):
         content.read_file(tmp_path / "x")
     monkeypatch.setattr(shutil, "copystat", lambda *words, **keywords: Unclosable().close())
     with pytest.raises(OSError) as caught:
@@ -193,7 +193,7 @@ def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch
     save_arrays(tmp_path / "a.npz", x=[1])
     assert "x" in load_arrays(tmp_path / "a.npz")
     monkeypatch.setattr("zipfile.ZipFile.read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
-    with pytest.raises(UserError, match=f"^{tmp_path}/a.npz: the disk or the file system failed"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/a.npz: the disk or the filesystem failed"):
         load_arrays(tmp_path / "a.npz")
 
 
@@ -206,12 +206,12 @@ def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeyp
     monkeypatch.undo()
     save_tensors(tmp_path / "x.pt", {})
     monkeypatch.setattr("zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.pt: the disk or the file system failed"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.pt: the disk or the filesystem failed"):
         checkpoints._load(tmp_path / "x.pt")
 
 
 def test_checkpoints_whose_removal_fails_count_as_removed(tmp_path, monkeypatch):
-    """Else the same command would find an index of files that are gone."""
+    """Otherwise the same command would find an index of removed files."""
     directory = tmp_path / "checkpoint"
     directory.mkdir()
     for name, text in ((INDEX, '{"number": 1, "files": ["x.pt"]}'), ("x.pt", "")):

@@ -22,7 +22,7 @@ def why_not() -> str | None:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Free ports of this machine."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:

@@ -166,8 +166,8 @@ def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
 
 @pytest.mark.parametrize("which", ["first", "other"])
 def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
-    """Its name is told, and the training goes on from its last checkpoint on the others; Grid Engine itself would never take the job from
-    them whose first host is silent."""
+    """Its name is reported, and the training resumes from its last checkpoint on the others; Grid Engine itself would never end a job whose
+    first host does not answer."""
     out = corpus / f"lost-{which}"
     with on_hosts(grid_of_hosts, corpus, out, grid_of_hosts.hosts, ["host2", "host3"], "--max-restarts", 1) as process:
         has_learned(process, out)

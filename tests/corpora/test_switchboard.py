@@ -79,7 +79,7 @@ def test_transcripts_compressed_one_by_one(discs, tmp_path):
 
 
 def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, capsys):
-    """Such as a mixture of both, or one side alone: which cannot be told."""
+    """For example a mixture of both, or one side; it is unknown which."""
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     mono = swbd / "swb1_d1/data/sw02001.sph"
     mono.unlink()

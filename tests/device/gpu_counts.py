@@ -21,7 +21,7 @@ class Counts:
     launches    how often each (operation, place in the code) ran
     num_bytes   read and written by these
     syncs       where the host waited: "what: N bytes at place"
-    copies      between host and device that the host did not wait for, told alike
+    copies      between host and device that the host did not wait for, in the same form
     """
 
     launches: Counter[tuple[str, str]] = field(default_factory=Counter)

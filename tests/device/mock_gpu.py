@@ -233,7 +233,7 @@ class MockGpu:
                 torch.set_rng_state(of_host)
 
     def seed(self, number: int) -> None:
-        """Begin the device's draws anew."""
+        """Restart the device's random numbers."""
         self.random_state = torch.Generator().manual_seed(number).get_state()
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -176,7 +176,7 @@ def test_a_network_on_fmllr_features_takes_no_data(tmp_path):
     model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
     InputOptions(cmvn="none").save(tmp_path)
     of_audio = to_json(MfccOptions())
-    for origin, name in (({"fmllr_of": of_audio}, "fMLLR features of MFCC"), ({"streams": [of_audio] * 2, "each": []}, "MFCC beside MFCC")):
+    for origin, name in (({"fmllr_of": of_audio}, "fMLLR features of MFCC"), ({"streams": [of_audio] * 2, "each": []}, "MFCC pasted to MFCC")):
         save_origins(tmp_path, [origin])
         for data in ("data/train", "data/train_fmllr"):
             with pytest.raises(UserError, match=f"^--data {data}: {tmp_path} takes {name}, .*; omit --data$"):

@@ -96,10 +96,10 @@ def test_input_options_travel_with_the_model(tmp_path):
 
 
 @pytest.mark.parametrize("name, value, told", [
-    ("deltas", 9, "--deltas: 9 is above the greatest allowed value 4"), ("splice_left", -1, "--splice-left: -1 is below the least"),
+    ("deltas", 9, "--deltas: 9 is above the maximum 4"), ("splice_left", -1, "--splice-left: -1 is below the minimum"),
     ("splice_right", 10**9, "--splice-right: 1000000000 is above"), ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
     ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"), ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
-    ("sliding", 3, "sliding: options were expected"),
+    ("sliding", 3, "sliding: expected options"),
     ("deltas", None, "--deltas: 'None' is not a value of type int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.jobs.job:main", "does not fit"),
     ("type", "pyasr.feats.options:MfccOptions", "MfccOptions is not one of the expected classes"), ("other", 1, "has no other")])
 def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):

@@ -1,4 +1,4 @@
-"""A recipe directory that is moved, copied, or used from elsewhere: each reads its own archives, and nothing is made anew."""
+"""A recipe directory that is moved, copied, or used from elsewhere: each reads its own archives, and nothing is computed again."""
 
 import os
 import shutil

@@ -84,7 +84,7 @@ def test_a_union_has_all_origins(trained, tmp_path):
     keep_origin(tmp_path, union)  # of a model that was trained on both
     check_origin(other, tmp_path)
     (other / OPTIONS_FILE).unlink()
-    assert origins_of(union) == []  # part of it was made by nobody knows whom
+    assert origins_of(union) == []  # the origin of a part is unknown
 
 
 def test_features_made_of_features_keep_their_origin(trained, tmp_path):
@@ -94,9 +94,9 @@ def test_features_made_of_features_keep_their_origin(trained, tmp_path):
     assert origins_of(tmp_path / "ours")[0]["streams"] == 2 * origins_of(trained / "data")
     keep_origin(tmp_path, tmp_path / "ours")
     check_origin(tmp_path / "ours", tmp_path)
-    with pytest.raises(UserError, match="MFCC beside MFCC with other options"):
+    with pytest.raises(UserError, match="MFCC pasted to MFCC with other options"):
         check_origin(tmp_path / "theirs", tmp_path)
-    with pytest.raises(UserError, match="MFCC, not MFCC beside MFCC"):
+    with pytest.raises(UserError, match="MFCC, not MFCC pasted to MFCC"):
         check_origin(trained / "data", tmp_path)
     assert load_all(tmp_path / "ours/feats.scp").keys() == load_all(other / "feats.scp").keys()
 

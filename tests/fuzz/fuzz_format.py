@@ -15,10 +15,10 @@ class Format:
     """How one kind of file is fuzzed.
 
     name        of the file, below a directory of its own
-    make(path)  writes it and what stands beside it
+    make(path)  writes it and the files that belong to it
     read(path)  uses it
-    names       whether it is named when it is refused; a table may lead to other files, and be told by them
-    refuses     whether damage is refused at all; a validator tells of it instead
+    names       whether the message names the file when it is refused; for a table it may name the files that it refers to
+    refuses     whether damage is refused at all; a validator reports it instead
     """
 
     name: str

@@ -81,7 +81,7 @@ def test_a_missing_source_is_one_sentence(source):
 
 
 def test_what_is_wrong_with_a_source_is_told_alone(source, caplog):
-    refusal = SystemRefusal("source.bin: the disk or the file system failed", errno.EIO)
+    refusal = SystemRefusal("source.bin: the disk or the filesystem failed", errno.EIO)
 
     def fail():
         raise refusal
@@ -176,7 +176,7 @@ def test_a_full_disk_leaves_nothing_and_another_directory_is_tried(source, tmp_p
         source.check(source.tables(), 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert names(source.path.parent) == ["source.bin"] and "larger than is allowed" in caplog.text
+    assert names(source.path.parent) == ["source.bin"] and "exceeds the size limit" in caplog.text
     source.kept.with_name(f"{source.kept.name}.lock").mkdir()  # neither can root write a file of this name
     source.check(source.tables(more=[tmp_path / "more"]), 2)
     assert len(names(tmp_path / "more")) == 1

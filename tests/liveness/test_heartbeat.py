@@ -1,4 +1,4 @@
-"""Hearts that beat, stop, and stand still, by clocks that are wrong."""
+"""Heartbeats that continue, end regularly or fail, with wrong clocks."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def hearts(directory, num: int) -> list[Heart]:
 
 
 def listen(ear: Ear, seconds: float, *beating: Heart):
-    """What the ear tells within so many seconds of its own in which these hearts beat."""
+    """The result of the listener within `seconds` of its own time, during which these hearts beat."""
     for look in range(round(seconds / ear.look_s)):
         for heart in beating:
             heart.beat()
@@ -36,12 +36,12 @@ def test_who_beats_is_there(directory):
     assert ear.look_s == 2.0
     assert listen(ear, 100, one, other) is None
     told, seconds = listen(ear, 100, one)
-    assert told.num_ranks == 1 and told.sentence.startswith("rank 1 of 2 on node1: nothing was heard for more than 20 s")
+    assert told.num_ranks == 1 and told.sentence.startswith("rank 1 of 2 on node1: no heartbeat for more than 20 s")
     assert 20 <= seconds <= 24
 
 
 def test_clocks_of_hosts_are_not_compared(directory):
-    """One is far in the past, and put back on top of that; another far in the future."""
+    """One clock is far in the past, and is set back; another is far in the future."""
     past, future = hearts(directory, 2)
     ear = Ear(directory, 2, 20.0)
     for number in range(100):
@@ -55,7 +55,7 @@ def test_all_ranks_of_a_host_are_lost_together(directory):
     one, *others = hearts(directory, 4)
     ear = Ear(directory, 4, 20.0)
     listen(ear, 10, one, *others)
-    for heart in others[:2]:  # their last beats lie between the same looks as those of the third and the next
+    for heart in others[:2]:  # their last beats are between the same looks as those of the third and the next
         heart.beat()
     told, _ = listen(ear, 100, one)
     assert told.num_ranks == 3 and told.sentence.startswith("rank 1 of 4 on node1, rank 2 of 4 on node2, rank 3 of 4 on node3: ")
@@ -72,17 +72,17 @@ def test_who_has_ended_is_not_missed(directory):
 
 
 def test_who_never_began(directory):
-    """Nobody: the job waits in a queue. One of three: the others have a minute at least."""
+    """If no rank has started, the job waits in a queue. If one of three has started, the others have at least a minute."""
     ear = Ear(directory, 3, 6.0)
     assert listen(ear, 600) is None
     (one,) = hearts(directory, 1)
     told, seconds = listen(ear, 600, one)
     assert 59 <= seconds <= 62 and told.num_ranks == 2
-    assert told.sentence.startswith("2 of 3 ranks did not begin within 60 s of the first; others did on ")
+    assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
 
 
 def test_a_job_that_begins_again(directory):
-    """Where the files of those before were removed between two looks, nothing is expected of them; of the new ones all must begin."""
+    """If the files of the previous ranks were removed between two looks, they are no longer expected; all new ranks must start."""
     before = hearts(directory, 3)
     ear = Ear(directory, 3, 20.0)
     listen(ear, 10, *before)
@@ -90,7 +90,7 @@ def test_a_job_that_begins_again(directory):
     again = Heart(directory, 200)
     again.introduce("rank 0 of 3 on node9")
     told, seconds = listen(ear, 200, again, *before)
-    assert told.sentence.startswith("2 of 3 ranks did not begin within 60 s of the first; others did on ") and 59 <= seconds <= 63
+    assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ") and 59 <= seconds <= 63
 
 
 def test_a_timeout_shorter_than_a_busy_host_takes(directory):

@@ -1,4 +1,4 @@
-"""The words that ranks leave behind."""
+"""The last messages of failed ranks."""
 
 from pyasr.liveness.rank_failures import LastWords, first, leave
 

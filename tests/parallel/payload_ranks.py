@@ -14,7 +14,7 @@ OVER_MPI = ("allreduce", "base2", "d1d", "dpsgd", "easgd")
 
 
 class Mixed(NamedTuple):
-    """A rank's parameters before and after a mixing, and what that told."""
+    """A rank's parameters before and after a mixing, and the result of the mixing."""
 
     before: np.ndarray
     after: np.ndarray

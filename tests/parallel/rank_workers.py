@@ -70,7 +70,7 @@ def _die_with_a_late_witness():
 
 
 def rank_one_killed_and_no_memory_kept(spec, comm):
-    """It would stay until the host is started anew, and stand in the way of a job with the same name. Open MPI's own prterun removes it."""
+    """It would stay until the host is rebooted, and block a job with the same name. Open MPI's own prterun removes it."""
     shared = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm/" in line and "/sm_segment." not in line]
     assert all(line.endswith("(deleted)") for line in shared), shared
     rank_one_killed(spec, comm)
@@ -88,7 +88,7 @@ def lost_before_the_end(spec, comm):
 
 
 def witness_killed(spec, comm):
-    """Nobody can say what becomes of the rank, which ends with it."""
+    """Without a witness, a failure of the rank would not be reported; the rank ends with it."""
     _count(spec, comm)
     if comm.rank == 1:
         os.kill(os.getppid(), signal.SIGKILL)
@@ -180,7 +180,7 @@ def everything_in_groups(spec, comm):
 
 
 def _meet(comm, tag: int) -> None:
-    """A barrier in which nobody takes the processor from those who are still at work."""
+    """A barrier in which waiting ranks take no CPU time from working ones."""
     token, others = np.zeros(1), range(1, comm.size)
     if comm.rank:
         comm.send(token, 0, tag)

@@ -44,5 +44,5 @@ def test_sums_between_hosts(slow_network, private_network):
 
 def test_without_root_a_sentence_says_so(private_network, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(UserError, match="need root"):
+    with pytest.raises(UserError, match="run this program as root"):
         private_network.check_possible()

@@ -77,8 +77,8 @@ def check_minibatches_of_any_size(comm) -> None:
 
 
 def check_uneven_asynchronous(comm) -> None:
-    """Ranks that run out of data wait for those that have some; all frames are told, and every minibatch goes into the one model: in 16
-    bits too, to their rounding where moves are added up, and exactly where both ends of an exchange change by as much."""
+    """Ranks without data wait for the others; all frames are reported, and every minibatch contributes to the one model. This also holds in
+    16 bits: up to rounding if moves are summed, exactly if both ends of an exchange change by the same amount."""
     for options in ASYNCHRONOUS:
         if options.parallel == "asgd" and comm.size == 2:
             continue
@@ -132,8 +132,8 @@ def check_neighbours_do_not_wait(comm) -> None:
 
 
 def _epoch(strategy, master: torch.Tensor, num_frames: int, rank: int, all_frames: int = 0) -> tuple[int, int]:
-    """(frames told, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own parameter. Strategies
-    that let a rank draw from all data are told of `all_frames`."""
+    """(reported frames, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own parameter. Strategies in which
+    a rank draws from all data get `all_frames`."""
     strategy.begin_epoch(all_frames or num_frames, 16)
     told, mixings, mixing = 0, 0, None
     while mixing is None or not mixing.last:

@@ -117,7 +117,7 @@ def test_quick_sample_takes_every_speaker_in_proportion():
 
 @pytest.fixture
 def prepare(tmp_path, monkeypatch, capsys):
-    """A function of flags: what is told by local/prepare_data.py of two utterances, whose audio is made up."""
+    """A function of flags: the output of local/prepare_data.py for two utterances with synthetic audio."""
     (tmp_path / "corpus").mkdir()
     write_queen(tmp_path / "corpus/queen.1c")
     split = tmp_path / "split.tsv"
@@ -139,13 +139,13 @@ def prepare(tmp_path, monkeypatch, capsys):
 def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
     assert "up to date" not in prepare("--nj", 2)
     assert prepare("--nj", 4).count("is up to date") == 3  # audio, train, test
-    with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; to make it again, remove it"):
+    with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; give --force to replace it"):
         prepare("--numbers", "drop")
 
 
 def test_force_makes_audio_and_tables_of_another_format(prepare, tmp_path, monkeypatch):
     prepare()
-    with pytest.raises(UserError, match="audio exists with other options .audio_format: wav -> flac.; to make it again, remove it"):
+    with pytest.raises(UserError, match="audio exists with other options .audio_format: wav -> flac.; give --force to replace it"):
         prepare("--audio-format", "flac")
     monkeypatch.setitem(step._state, "force", True)
     prepare("--audio-format", "flac")

@@ -96,7 +96,7 @@ def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
 def test_a_model_that_does_not_exist_is_refused_before_anything_is_done():
     done = subprocess.run([RECIPE / "run_models.sh", "--models", "dnn lstmpp,cnn"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("run_models.sh: error: --models: 'lstmpp,cnn' is none of dnn dnn_sp ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("run_models.sh: error: --models: 'lstmpp,cnn' is not one of dnn dnn_sp ") and done.stderr.count("\n") == 1
 
 
 def test_models_of_the_recipe_have_stages_in_order():

@@ -87,7 +87,7 @@ def test_the_table_and_the_page(tmp_path):
     lines = page.read_text().splitlines()
     assert lines[0] == "before" and lines[-1] == "after" and "old" not in lines
     assert "| disk full | 2 | 1 | 1 | 2 |" in lines and "| damaged file | 1 | 1 | 0 | 0 |" in lines and "| all | 3 | 2 | 1 | 2 |" in lines
-    assert "1 of these trials went on to the end of the recipe, to the word error rates of an undisturbed run." in lines
+    assert "1 of these trials ran to the end of the recipe, with the word error rates of an undisturbed run." in lines
     page.write_text("no place")
-    with pytest.raises(UserError, match="the figures have no place"):
+    with pytest.raises(UserError, match="the marks of the generated part are missing"):
         fault_page.write_page(page, rows)

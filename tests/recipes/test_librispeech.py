@@ -52,7 +52,7 @@ def test_stages_that_are_run_again_find_everything_up_to_date(librispeech_run):
 @pytest.mark.parametrize("words, told", [
     (["--corpus", "", "--stop-stage", "1"], "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'"),
     (["--subset", "100", "--stop-stage", "1"], "no folder train-clean-100, dev-clean, dev-other, test-clean, test-other below"),
-    (["--subset", "10"], "run.sh: error: --subset: '10' is none of mini 100 460 960; give one of these"),
+    (["--subset", "10"], "run.sh: error: --subset: '10' is not one of mini 100 460 960"),
     (["--sizes", "small.sh"], "s5/small.sh: no such file"),
     (["--lm-dir", "conf", "--stage", "2", "--stop-stage", "2", "--rescoring", ""],
      "no librispeech-lexicon.txt (lexicon), 3-gram.pruned.3e-7.arpa.gz (tgsmall) below"),

@@ -1,4 +1,4 @@
-"""Plans of all recipes: every program has a rule and a rate, nothing is run, and what does not fit this machine is told."""
+"""Plans of all recipes: every program has a rule and a rate, nothing is run, and insufficient resources are reported."""
 
 import os
 import re
@@ -84,10 +84,10 @@ def test_memory_of_a_job_and_of_jobs_at_once():
     gigabyte = 10**9
     assert list(room.memory_lacks([need(900, 4)], 4 * gigabyte)) == []
     (told,) = room.memory_lacks([need(900, 5), need(100, 2)], 4 * gigabyte)
-    assert told == ("memory: 5 jobs at once of steps/train_sat.py for exp/x need 4.5 GB, this machine gives 4 GB; "
-                    "run at most 4 at once, or on a cluster (cmd.sh)")  # fmt: skip
+    assert told == ("memory: 5 simultaneous jobs of steps/train_sat.py for exp/x need 4.5 GB, this machine has 4 GB; "
+                    "run at most 4 at a time, or use a cluster (cmd.sh)")  # fmt: skip
     (told,) = room.memory_lacks([need(5000, 2)], 4 * gigabyte)
-    assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine gives 4 GB; use more jobs" in told
+    assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine has 4 GB; use more jobs" in told
     assert list(room.memory_lacks([need(5000, 2, cmd="slurm.pl --mem 8G")], 4 * gigabyte)) == []
     assert list(room.memory_lacks([need(5000, 2)], None)) == []
 
@@ -98,7 +98,7 @@ def test_disk_of_what_is_not_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(room.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free}))
     two = [need(0, 1, disk_bytes=0.6 * free, output=str(tmp_path / name / "deep")) for name in "ab"]
     (told,) = room.disk_lacks(two)
-    assert told.startswith(f"disk: outputs below {tmp_path} need ") and "free some, or let the recipe write elsewhere" in told
+    assert told.startswith(f"disk: outputs below {tmp_path} need ") and "free some space, or run the recipe on another filesystem" in told
     (tmp_path / "a/deep").mkdir(parents=True)
     (tmp_path / "a/deep/.done.json").write_text("{}")
     assert list(room.disk_lacks(two)) == []

@@ -114,5 +114,5 @@ def test_the_page_has_figures_of_recipes_and_programs(tmp_path, monkeypatch):
     assert text.count("| all ") == 1 and "Measured on a machine; commits x." in text
     assert all(f"| {growth.row.name} " in text for growth in growths) and "LibriSpeech, 960 h" in text
     page.write_text("no place", encoding="utf-8")
-    with pytest.raises(UserError, match="have no place"):
+    with pytest.raises(UserError, match="are missing"):
         scale_page.write_page(page, growths, "a machine")

@@ -80,7 +80,7 @@ def test_from_discs_to_word_error_rates(finished):
     glm = {re.search(r"\|glm:[^|]+\|", (finished / f"exp/dnn/decode_{test}/best_wer").read_text())[0] for test in ("train_dev", "eval2000")}
     assert len(glm) == 1
     page = (finished / "exp/RESULTS.md").read_text()
-    assert {"tri4", "dnn", "callhm", "fsh"} <= set(re.findall(r"\w+", page)) and "Beside published results" in page
+    assert {"tri4", "dnn", "callhm", "fsh"} <= set(re.findall(r"\w+", page)) and "Comparison with published results" in page
 
 
 def test_a_stage_is_made_again_alone(finished, swbd_corpora):

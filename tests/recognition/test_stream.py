@@ -402,11 +402,11 @@ def test_the_program_streams(tmp_path, capsys):
     write_wav(tmp_path / "b.wav", speech(SAID, rate=44100)[:48510], 44100)  # 1.1 s, of which the last samples are known at the end only
     run_here("transcribe.py", "--stream", "true", "--utterance-s", 1.0, recognizer.system.path, tmp_path / "b.wav", folder="utils")
     assert capsys.readouterr().out == "do mi fa\n"
-    with pytest.raises(UserError, match="--channels does not go with --stream: it takes one recording after"):
+    with pytest.raises(UserError, match="--channels cannot be combined with --stream: it takes one recording after"):
         run_here("transcribe.py", "--stream", "true", "--channels", "each", recognizer.system.path, tmp_path / "a.wav", folder="utils")
-    with pytest.raises(UserError, match="--max-segment-s does not go with --stream; leave it out"):
+    with pytest.raises(UserError, match="--max-segment-s cannot be combined with --stream; omit it"):
         run_here("transcribe.py", "--stream", "true", "--max-segment-s", 9, recognizer.system.path, tmp_path / "a.wav", folder="utils")
-    with pytest.raises(UserError, match="--any-end-s does nothing without --stream; leave it out"):
+    with pytest.raises(UserError, match="--any-end-s has no effect without --stream; omit it"):
         run_here("transcribe.py", "--any-end-s", 1, recognizer.system.path, tmp_path / "a.wav", folder="utils")
 
 

@@ -136,7 +136,7 @@ def test_the_program(exp, tmp_path, capsys):
 
 
 def test_what_several_recordings_write_to_standard_output(exp, tmp_path, capsys):
-    """Lines of different channels are told apart; what could not be is refused."""
+    """Lines of different channels can be distinguished; recordings for which that is impossible are refused."""
     first, second = speech(SAID["u0"]), speech(SAID["u1"])[: len(speech(SAID["u0"]))]
     soundfile.write(tmp_path / "two.wav", np.stack([first, second], 1).astype(np.int16), RATE, subtype="PCM_16")
     capsys.readouterr()
@@ -253,8 +253,8 @@ def test_a_name_that_cannot_be_written_does_not_stop_the_others(one_speaker, exp
     assert json.loads((out / "d.json").read_text())["text"].split() == SAID["u0"]
     assert capsys.readouterr().err.splitlines() == [
         f"{talks}/a.wav: {out}/a.json: Is a directory; check the path",
-        f"{talks}/b/{long}.wav: {out}/b/{long}.json: the name is too long for the file system; give a shorter one",
-        f"{talks}/c/c.wav: {out}/c: a file, where a directory is to be made; check the path, or move the file elsewhere",
+        f"{talks}/b/{long}.wav: {out}/b/{long}.json: the name is too long for the filesystem; give a shorter one",
+        f"{talks}/c/c.wav: {out}/c: a file in the place of a directory; check the path, or move the file elsewhere",
     ]
 
     def full(fd):
@@ -300,7 +300,7 @@ def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
 
 @pytest.mark.parametrize("channels, name", [("mix", "t"), ("each", "t-1")])
 def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_path, monkeypatch):
-    """Those that the same recording had, and nobody has changed since; all else is refused before anything is decoded."""
+    """Only unchanged transcripts of the same recording are replaced; all else is refused before anything is decoded."""
     talks, out = tmp_path / "talks", tmp_path / "out"
     for path, utt in (("a/s.wav", "u0"), ("a/t.wav", "u1"), ("b/t.flac", "u2")):
         (talks / path).parent.mkdir(parents=True, exist_ok=True)
@@ -338,7 +338,7 @@ def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_
 
 
 def test_a_folder_of_transcripts_is_listed_once(exp, tmp_path, monkeypatch):
-    """However many recordings it is for; names that end in numbers themselves are told apart."""
+    """For any number of recordings; names that end in numbers themselves are distinguished."""
     (tmp_path / "talks/b").mkdir(parents=True)
     for name in ("a.wav", "a-1.wav", "b.wav", "b/a.wav"):
         shutil.copy(exp / "u0.wav", tmp_path / "talks" / name)
@@ -403,9 +403,9 @@ def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
 
 
 @pytest.mark.parametrize("group, name, value, told", [
-    ("mel", "num_mel_bins", -5, "-5 is below the least allowed value 3"), ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
-    ("mel", "num_mel_bins", 400_000_000, "some filters cover no line"), ("frame", "frame_length", -25.0, "-25.0 is below the least"),
-    ("frame", "frame_shift", 0.0, "0.0 is below the least"), ("frame", "sample_frequency", 1e12, "is above"),
+    ("mel", "num_mel_bins", -5, "-5 is below the minimum 3"), ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
+    ("mel", "num_mel_bins", 400_000_000, "some filters cover no line"), ("frame", "frame_length", -25.0, "-25.0 is below the minimum"),
+    ("frame", "frame_shift", 0.0, "0.0 is below the minimum"), ("frame", "sample_frequency", 1e12, "is above"),
     ("frame", "window_type", "round", "'round' is not one of povey")])  # fmt: skip
 def test_options_of_features_have_the_bounds_of_the_command_line(group, name, value, told, exp, tmp_path):
     copy = tmp_path / "copy"

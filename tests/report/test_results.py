@@ -1,4 +1,4 @@
-"""The page of results: what stands in it is what was scored, and the same run gives the same table."""
+"""The page of results: it has the scored results, and the same run gives the same table."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def test_page(tmp_path, monkeypatch):
 
 
 def test_the_best_system_on_dev(tmp_path):
-    """The dev set tells which system is best; networks of several seeds count by their mean."""
+    """The best system is chosen on the dev set; networks of several seeds count by their mean."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.4, "dnn/seed1": 0.45, "dnn/seed2": 0.3})
     systems = find_systems(exp)
     single, (first, second) = [system for system in systems if not system.family], seed_runs(systems)
@@ -92,7 +92,7 @@ def test_what_was_kept_of_an_output_is_no_system(tmp_path):
 
 @pytest.mark.parametrize("own_dev", [False, True])
 def test_parameters_of_another_system(own_dev, tmp_path, monkeypatch):
-    """They are said to be chosen neither on test nor on the system's own dev set."""
+    """The page states that they were chosen neither on the test set nor on the system's own dev set."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})
     summary = exp / "tri/decode_test/scoring/summary.json"
     summary.write_text(json.dumps({**json.loads(summary.read_text()), "params_from": "exp/mono/decode_dev"}))
@@ -174,7 +174,7 @@ def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
 
 
 def test_lattices_that_were_rescored_stand_beside_those_as_decoded(tmp_path):
-    """As run_models.sh makes them, for one of two seeds: what comes of lattices is named, they themselves are the model's own row."""
+    """For one of two seeds, as in run_models.sh: results of rescored lattices have names; unrescored ones are the model's own row."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "dnn/seed1": 0.30, "dnn/seed2": 0.34})
     seed = exp / "dnn/seed1"
     for name in ("dev", "test"):
@@ -211,7 +211,7 @@ def collect(exp, page, kept):
 
 
 def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
-    """As if all had been in one experiment directory; a network that was trained again counts by what it has come to now."""
+    """As if all had been in one experiment directory; for a network that was trained again, the new result counts."""
     parts = [{"dnn/seed1": 0.50, "lstm/seed1": 0.20}, {"dnn/seed1": 0.30, "dnn/seed2": 0.34, "mono": 0.6}, {"dnn/seed3": 0.32}]
     page, kept = tmp_path / "RESULTS.md", tmp_path / "kept.json"
     for i, rates in enumerate(parts):

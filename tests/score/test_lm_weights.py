@@ -126,11 +126,11 @@ def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys)
     fixed = "--min-lmwt", 7, "--max-lmwt", 17
     found = corpus.score(*fixed)
     assert found["weights"] == (7, 17) and found["chosen"]["point"] == [17, 0.0]
-    assert f"{corpus.decode}/scoring is out of date: it has scores of LM weights 7 to 30; making it again" in capsys.readouterr().out
+    assert f"{corpus.decode}/scoring is out of date: it has scores of LM weights 7 to 30; computing it again" in capsys.readouterr().out
     corpus.score(*fixed)
     assert "up to date" in capsys.readouterr().out
     assert corpus.score()["chosen"]["point"] == [23, 0.0]
-    assert "scoring is out of date: its best LM weight 17 is at a fixed end of its range; making it again" in capsys.readouterr().out
+    assert "scoring is out of date: its best LM weight 17 is at a fixed end of its range; computing it again" in capsys.readouterr().out
     assert corpus.score("--min-lmwt", 7)["weights"] == (7, 30)
     assert "up to date" in capsys.readouterr().out
     assert corpus.score("--max-lmwt", 17)["weights"] == (7, 17)

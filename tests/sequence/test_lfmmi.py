@@ -176,7 +176,7 @@ def test_sparse_matrices_say_what_the_kernel_says():
 
 @pytest.mark.parametrize("path", PATHS)
 def test_sequences_of_many_lengths_are_what_they_are_alone(path):
-    """In any order, more than a block has; what lies behind a sequence may be anything, and is nobody's."""
+    """In any order, more than fit into a block; values after the end of a sequence are arbitrary and unused."""
     lengths = np.random.default_rng(3).integers(1, 30, 20)
     logits = random_logits(20, 30, GRAPH.num_pdfs, scale=4.0)
     for n, length in enumerate(lengths):

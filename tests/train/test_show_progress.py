@@ -142,7 +142,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path):
     with pytest.raises(UserError, match="exp: 21 trainings, but a figure shows at most 20; give a directory with fewer trainings"):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
     (tmp_path / "x.svg").write_text("<svg>mine</svg>")
-    with pytest.raises(UserError, match="x.svg exists and is no figure drawn by this program; give another name, or --force to replace it"):
+    with pytest.raises(UserError, match="x.svg exists and is not a figure drawn by this program; give another name, or --force to replace it"):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn1", folder="utils")
 
 

@@ -1,4 +1,4 @@
-"""How a step's work is spread over jobs; here, below all packages, so that steps and library may both declare it."""
+"""Options of a step's jobs; in this package so that both steps and library can declare them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pyasr.base.cli.options import option
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """Of a step whose work is one job: through which runner, with how many threads. Never changes what the step computes."""
+    """Options of a step with one job: runner and number of threads. They never change the results of the step."""
 
-    cmd: str = option("run.pl", "how jobs are run: run.pl, slurm.pl or queue.pl with any of its options, e.g. 'slurm.pl --mem 4G'",
+    cmd: str = option("run.pl", "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, e.g. 'slurm.pl --mem 4G'",
                       is_command=True)  # fmt: skip
-    num_threads: int | None = option(None, "threads of each job; unless given, as --cmd or its configuration says, else 1", minimum=1)
+    num_threads: int | None = option(None, "threads per job; default: as set by --cmd or its configuration, else 1", minimum=1)
 
 
 @dataclass(frozen=True)
 class JobOptions(RunnerOptions):
-    """Of a step whose work is divided: among how many jobs, or ranks, too."""
+    """Options of a step with several jobs or ranks."""
 
     nj: int = option(2, "number of parallel jobs", minimum=1)
 
 
 @dataclass(frozen=True)
 class RankJobOptions(RunnerOptions):
-    """Of a step whose ranks can go on from checkpoints."""
+    """Options of a step whose ranks resume from checkpoints."""
 
-    max_restarts: int = option(2, "times that a job which has lost a rank goes on from its last checkpoint with fewer ranks", minimum=0)
-    rank_timeout: float = option(600.0, "seconds for which a rank may be stopped (SIGSTOP), or its host silent, and not be lost; 0: any",
+    max_restarts: int = option(2, "maximum number of restarts from the last checkpoint after the loss of ranks", minimum=0)
+    rank_timeout: float = option(600.0, "seconds a rank may be suspended or its host unreachable before it is lost; 0: no limit",
                                  minimum=0.0)  # fmt: skip
-    share_devices: bool = option(False, "let several ranks of a host, and other jobs, compute on one GPU, where there are too few")
+    share_devices: bool = option(False, "allow several ranks and other jobs on one GPU if there are too few GPUs")
 
 
 def threads_of_job(given: int | None = None) -> int:
-    """Threads of the job, or rank, that this process is: `given`, else those that its runner has given it."""
+    """Number of threads of this job or rank: `given`, else the number set by the runner (OMP_NUM_THREADS), else 1."""
     return given or int(os.environ.get("OMP_NUM_THREADS", "1"))

@@ -1,7 +1,7 @@
-"""Options of Kaldi's programs and scripts that have another name here, or no effect.
+"""Options of Kaldi's programs and scripts that have another name in pyasr, or no effect.
 
-OURS and _NEEDLESS are for the message about an option that is not there, UNUSED are taken silently. An entry counts for the steps that
-have a flag of ours beside it.
+OURS and _NEEDLESS give hints in the message about an unknown option; options in UNUSED are accepted silently. An entry applies to the
+steps that have one of the pyasr flags named with it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ OURS = {  # Kaldi's option: ours
     "cv-utt-percent": "heldout-share", "num-utts-subset": "heldout-share", "egs.frames-per-eg": "chunk",
     "trainer.dropout-schedule": "dropout-schedule",
 }  # fmt: skip
-_AGAIN = "the same command goes on where it stopped, and redoes what --force says"
-_NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does nothing here
+_AGAIN = "the same command resumes where it stopped; --force starts from scratch"
+_NEEDLESS = {  # Kaldi's option: a flag of the steps to which the entry applies, the reason why the option has no effect
     "skip-scoring": ("lattice-beam", "decoding does not score, steps/score.py does"),
     "scoring-opts": ("lattice-beam", "decoding does not score; give them to steps/score.py"),
     "stage": ("force", _AGAIN),
@@ -56,35 +56,35 @@ _NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does noth
     "write-utt2dur": ("sample-frequency", "durations are taken from the audio"),
     "utt2spk": ("sample-frequency", "speakers are taken from DATA/utt2spk"),
     "online-pitch-config": ("sample-frequency", "options of pitch go into --config, with --add-pitch true"),
-    "use-graphs": ("retry-beam", "training graphs are made where they are needed"),
-    "iter": ("nj", "the final model is taken"),
+    "use-graphs": ("retry-beam", "training graphs are built when needed"),
+    "iter": ("nj", "the final model is used"),
     "parallel-opts": ("cmd", "options of jobs belong to --cmd"),
     "io-opts": ("cmd", "options of jobs belong to --cmd"),
     "train-tree": ("num-leaves", "a tree is always built"),
     "context-opts": ("num-leaves", "the context is one phone on either side"),
     "tree-stats-opts": ("num-leaves", "the context is one phone on either side"),
-    "cluster-phones-opts": ("num-leaves", "questions are made in one way"),
-    "compile-questions-opts": ("num-leaves", "questions are made in one way"),
-    "phone-map": ("num-leaves", "alignments must be of the phones of LANG"),
-    "adapt-model": ("si-dir", "final.alimdl and final.mdl of the model's directory are taken"),
-    "alignment-model": ("si-dir", "final.alimdl and final.mdl of the model's directory are taken"),
-    "final-model": ("si-dir", "final.alimdl and final.mdl of the model's directory are taken"),
+    "cluster-phones-opts": ("num-leaves", "the clustering of phones into questions has no options"),
+    "compile-questions-opts": ("num-leaves", "the clustering of phones into questions has no options"),
+    "phone-map": ("num-leaves", "alignments must use the phones of LANG"),
+    "adapt-model": ("si-dir", "final.alimdl and final.mdl of the model directory are used"),
+    "alignment-model": ("si-dir", "final.alimdl and final.mdl of the model directory are used"),
+    "final-model": ("si-dir", "final.alimdl and final.mdl of the model directory are used"),
     "first-beam": ("determinize-mb", "utterances are decoded once"),
     "first-max-active": ("determinize-mb", "utterances are decoded once"),
     "online-ivector-dir": ("nj", "i-vectors are columns of the features, appended by steps/paste_feats.py"),
     "feat.online-ivector-dir": ("num-ranks", "i-vectors are columns of the features, appended by steps/paste_feats.py"),
-    "speaker-frames": ("cmn-window", "frames of the utterance alone are used"),
-    "global-frames": ("cmn-window", "frames of the utterance alone are used"),
+    "speaker-frames": ("cmn-window", "only frames of the utterance are used"),
+    "global-frames": ("cmn-window", "only frames of the utterance are used"),
     "num-gselect": ("min-post", "all Gaussians are evaluated"),
     "feature-transform": ("hidden-layers", "input is described by --cmvn, --splice-left and --splice-right"),
-    "feat-type": ("splice-left", "features are taken as DATA has them"),
+    "feat-type": ("splice-left", "features of DATA are used as they are"),
     "egs.dir": ("num-ranks", "training reads features, no examples are written"),
     "egs-dir": ("num-ranks", "training reads features, no examples are written"),
-    "careful": ("retry-beam", "an alignment has to end in a final state as it is"),
-    "randprune": ("mllt-iters", "no posteriors are pruned at random"),
-    "use-gpu": ("lattice-beam", "decoding runs on processors"),
+    "careful": ("retry-beam", "an alignment always has to end in a final state"),
+    "randprune": ("mllt-iters", "posteriors are not pruned at random"),
+    "use-gpu": ("lattice-beam", "decoding runs on CPUs"),
     "post-decode-acwt": ("lattice-beam", "lattices keep their scores; steps/score.py tries LM weights"),
-    "remove-oov": ("self-loop-scale", "a grammar has words of the lexicon alone"),
+    "remove-oov": ("self-loop-scale", "a grammar contains only words of the lexicon"),
     "mono": ("self-loop-scale", "the context is that of the tree"),
     "left-biphone": ("self-loop-scale", "the context is that of the tree"),
     "quinphone": ("self-loop-scale", "the context is that of the tree"),
@@ -93,13 +93,13 @@ _NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does noth
 
 @dataclass(frozen=True)
 class Unused:
-    """An option of Kaldi's feature programs that is taken, since it changes nothing, at some values.
+    """An option of Kaldi's programs that is accepted with values that have no effect.
 
-    beside    a flag of the steps that take it
-    type      of its values
-    taken     the values that change nothing; None: all
-    reason    why others are refused
-    in_files  whether it is taken in a file of --config alone, which programs of Kaldi share that do not all read it
+    beside    a flag of the steps that accept it
+    type      type of its values
+    taken     the accepted values; None: all
+    reason    why other values are refused
+    in_files  accepted in --config files only, which several programs of Kaldi share although some ignore the option
     """
 
     beside: str
@@ -118,8 +118,8 @@ UNUSED = {
     "output-format": Unused("sample-frequency", str, ("kaldi",), "features are written in Kaldi's form"),
     "vtln-warp": Unused("vtln-low", float, (1.0,), "write the factors of speakers as DATA/spk2warp"),
     "vtln-map": Unused("vtln-low", str, ("",), "write the factors as DATA/spk2warp, or those of utterances as DATA/utt2warp"),
-    "return-raw-fft": Unused("sample-frequency", bool, (False,), "complex spectra are no features that a model here takes"),
-    "preemph-coeff": Unused("min-f0", float, (0.0,), "pitch is searched in the signal as it is"),
+    "return-raw-fft": Unused("sample-frequency", bool, (False,), "models do not take complex spectra as features"),
+    "preemph-coeff": Unused("min-f0", float, (0.0,), "pitch is tracked in the unfiltered signal"),
     "frames-per-chunk": Unused("min-f0", int, (0,), _OF_ONLINE_PITCH),
     "simulate-first-pass-online": Unused("min-f0", bool, (False,), _OF_ONLINE_PITCH),
     "recompute-frame": Unused("min-f0", int),
@@ -132,16 +132,16 @@ UNUSED = {
 
 
 def advice(name: str, flags: Container[str]) -> str:
-    """What to do about Kaldi's option `name` where a step has these flags; '' for another name, and for a step without anything like it."""
+    """A hint on Kaldi's option `name` for a step with these flags; '' for other names and for steps without a related flag."""
     ours = [f"--{flag}" for flag in OURS.get(name, "").split() if flag in flags]
     if ours:
         return f"pyasr's option is {' and '.join(ours)}"
     beside, reason = _NEEDLESS.get(name, ("", ""))
-    return f"it does nothing here, {reason}; leave it out" if reason and beside in flags else ""
+    return f"it has no effect: {reason}; omit it" if reason and beside in flags else ""
 
 
 def on_leading_numbers(words: list[str], flags: Container[str]) -> str:
-    """A hint where arguments begin with the numbers of leaves and Gaussians, as those of Kaldi's scripts do; else nothing."""
+    """A hint if the arguments begin with the numbers of leaves and Gaussians, as in Kaldi's scripts; else ''."""
     if len(words) < 2 or not all(word.isdecimal() for word in words[:2]) or not all(flag in flags for flag in ("num-leaves", "num-gauss")):
         return ""
     return f"; give the first two as --num-leaves {words[0]} --num-gauss {words[1]}"

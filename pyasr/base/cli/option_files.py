@@ -1,4 +1,4 @@
-"""Options as JSON files, for outputs and jobs. Files of earlier versions are read too."""
+"""Options as JSON files, for outputs and jobs. Files of earlier versions can be read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def to_json(instance) -> dict:
 
 
 def defaults(cls) -> dict:
-    """The values that `to_json` gives for flags of `cls` that a user does not set."""
+    """The default options of `cls` as plain JSON values."""
     return completed(cls, {})
 
 
 def completed(cls, content: dict, standard: dict = {}) -> dict:
     """Saved options of this or an earlier version, as plain JSON values, in the form of this version.
 
-    Missing options get their defaults; `standard` replaces some of those.
+    Missing options get their defaults; values in `standard` override the defaults of the class.
     """
     found = dict(_upgraded(cls, content))
     for field in dataclasses.fields(cls):
@@ -42,7 +42,7 @@ def completed(cls, content: dict, standard: dict = {}) -> dict:
 
 
 def _upgraded(cls, content: dict) -> dict:
-    """Saved options in the form of this version; a class whose form has changed translates it with a static method `upgraded`."""
+    """Saved options in the form of this version; a class whose form has changed has a static method `upgraded` for older ones."""
     return cls.upgraded(content) if hasattr(cls, "upgraded") else content
 
 
@@ -71,16 +71,16 @@ def save(path: Path, instance) -> None:
 
 
 def load(path: Path, kinds: tuple[type, ...] = ()):
-    """The instance that `save` wrote. Only classes of pyasr are accepted. Raises UserError for anything else.
+    """Read an instance that `save` wrote. Only classes of pyasr are accepted; raises UserError for anything else.
 
-    kinds  the expected classes, for a file that may come from elsewhere; its values are checked like those of a command line
+    kinds  the expected classes, for files from untrusted sources; values are checked like those of a command line
     """
     try:
         with naming(path):
             content = read_object(path)
         module, _, name = content.pop("type").partition(":")
     except (ValueError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: not a file of saved options ({error}); make it again with the step that wrote it") from None
+        raise UserError(f"{path}: not a file of saved options ({error}); run the step that wrote it again") from None
     if not re.fullmatch(r"pyasr(\.\w+)+", module):
         raise UserError(f"{path}: options of {module}, which is not part of pyasr")
     try:
@@ -89,7 +89,7 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
             raise TypeError(f"{name} is not one of the expected classes")
         instance = from_json(cls, content)
     except (ImportError, AttributeError, TypeError, OverflowError) as error:
-        raise UserError(f"{path}: does not fit this version of pyasr ({error}); make it again with the step that wrote it") from None
+        raise UserError(f"{path}: not compatible with this version of pyasr ({error}); run the step that wrote it again") from None
     if kinds:
         check(instance, str(path))
     return instance
@@ -107,7 +107,7 @@ def from_json(cls, content: dict):
 
 
 def _revive(hint, value):
-    """One JSON value as the type that `hint` names."""
+    """Convert a JSON value to the type of the annotation `hint`."""
     hint, _ = plain_type(hint)
     if value is None:
         return None

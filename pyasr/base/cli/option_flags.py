@@ -13,7 +13,7 @@ from pyasr.base.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """One flag of a step: where its value goes and what it accepts."""
+    """One flag of a step: the path of its field, and the accepted values."""
 
     name: str
     path: tuple[str, ...]
@@ -24,7 +24,7 @@ class Flag:
     only: tuple[Condition, ...] = ()
 
     def convert(self, text: str, where: str):
-        """The value that `text` stands for. Raises UserError, headed by `where`: of another type, no choice, or out of bounds."""
+        """Parse `text`. Raises UserError, beginning with `where`, for a wrong type, an invalid choice or a value out of bounds."""
         value = self._typed(text, where)
         check_bounds(value, self.meta, where, text)
         return value
@@ -41,21 +41,21 @@ class Flag:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnusedFlag(Flag):
-    """An option of Kaldi's that changes nothing at some values, with which it is taken."""
+    """An option of Kaldi that is accepted with values that have no effect."""
 
     unused: kaldi_names.Unused
 
     def convert(self, text: str, where: str):
         value = self._typed(text, where) if text or self.type is not str else ""
         if self.unused.taken is not None and value not in self.unused.taken:
-            raise UserError(f"{where}: '{text}' cannot be done, {self.unused.reason}")
+            raise UserError(f"{where}: '{text}' is not supported: {self.unused.reason}")
         return value
 
 
 def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = ()) -> list[Flag]:
-    """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user.
+    """All flags of `cls`, groups flattened. Raises TypeError if a name occurs twice, which is a programming error.
 
-    only  conditions of each of the groups that `cls` lies in: of all of its fields, or {field: conditions}
+    only  conditions of each of the groups around `cls`: of all of its fields, or {field: conditions}
     """
     hints = typing.get_type_hints(cls)
     found = []
@@ -78,12 +78,12 @@ def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = ()) -
 
 
 def _of(only: tuple[tuple | dict, ...], name: str) -> tuple[tuple | dict, ...]:
-    """A field's conditions among those of the groups that it lies in."""
+    """A field's conditions among those of the groups around it."""
     return tuple(conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only)
 
 
 def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:
-    """The flags of all dataclasses that an option chooses from, each once, with the condition under which it is used."""
+    """The flags of all dataclasses that an option selects from, without duplicates, with the condition under which each is used."""
     kinds = meta["kinds"]()
     of_kinds = {value: flags_of(kind, path) for value, kind in kinds.items()}
     found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
@@ -92,7 +92,7 @@ def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:
 
 
 def _for_values(by: str, users: list[str], kinds: dict) -> tuple[Condition, ...]:
-    """The condition that an option has one of the values `users`, written with the fewer values; () if all values are."""
+    """The condition that an option has one of the values `users`, or none of the others if those are fewer; () if there are no others."""
     others, flag = [value for value in kinds if value not in users], by.replace("_", "-")
     if not others:
         return ()
@@ -100,36 +100,36 @@ def _for_values(by: str, users: list[str], kinds: dict) -> tuple[Condition, ...]
 
 
 def with_unused(flags: dict[str, Flag]) -> dict[str, Flag]:
-    """The flags of a step, and those of Kaldi's that it takes without using them."""
+    """The flags of a step, and the options of Kaldi that it accepts and ignores."""
     taken = {name: unused for name, unused in kaldi_names.UNUSED.items() if unused.beside in flags and name not in flags}
     return flags | {name: UnusedFlag(name, (), unused.type, False, None, {}, unused=unused) for name, unused in taken.items()}
 
 
 def on_command_line(flags: dict[str, Flag]) -> dict[str, Flag]:
-    """Without those that are taken in a file of options only."""
+    """The flags without those that are accepted in --config files only."""
     return {name: flag for name, flag in flags.items() if not (isinstance(flag, UnusedFlag) and flag.unused.in_files)}
 
 
 def positionals_of(cls) -> list[dataclasses.Field]:
-    """The positional arguments of `cls`, in their order."""
+    """The positional arguments of `cls`, in order."""
     return [f for f in dataclasses.fields(cls) if f.metadata.get("kind") == "argument"]
 
 
 def kind_of(field, values: dict) -> type | None:
-    """The dataclass of a group's field, by the values of its owner's options; None of another field. Raises UserError for a value that
-    chooses none."""
+    """The dataclass of a group field, selected by the values of the owner's options; None for other fields. Raises UserError for a value
+    without a dataclass."""
     meta = field.metadata
     if meta.get("kind") != "chosen":
         return meta.get("cls")
     kinds, value = meta["kinds"](), values.get(meta["by"])
     if value not in kinds:
-        raise UserError(f"--{meta['by'].replace('_', '-')} '{value}': there is no such {meta['what']}; choose one of {', '.join(kinds)}")
+        raise UserError(f"--{meta['by'].replace('_', '-')} '{value}': no such {meta['what']}; choose one of {', '.join(kinds)}")
     return kinds[value]
 
 
 def choose(instance) -> None:
-    """For a `__post_init__`: give an instance the group that one of its options chooses, with its defaults, where it was made without.
-    Raises TypeError where it was made with another one: a mistake of ours."""
+    """For `__post_init__`: set a missing group that one of the options selects, with its defaults. Raises TypeError if the group belongs to
+    another value of the option, which is a programming error."""
     for field in dataclasses.fields(instance):
         if field.metadata.get("kind") == "chosen":
             kind, group = kind_of(field, vars(instance)), getattr(instance, field.name)

@@ -1,10 +1,10 @@
-"""Which options a program uses where that depends on the value of another one.
+"""Conditions: options that are used only with certain values of another option.
 
     beam: float = option(15.0, "beam of the search", only=if_is("search", "graph"))
     lm_weight: float = option(1.0, "weight of the language model", only=if_set("lm"))
 
-An option that is given although its condition does not hold is refused by its name; --help tells the condition. A condition on an option
-that the program does not have always holds.
+An option that is given although its condition is false is refused; --help shows the condition. A condition on an option that the program
+does not have is always true.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _UNSET = (None, False, 0, "", "none")
 
 @dataclass(frozen=True)
 class Condition:
-    """That an option has one of some values or, `unless`, has none of them. Without values: that it is set.
+    """The condition that an option has one of some values or, with `unless`, none of them. Without values: that it is set.
 
-    flag    the option without dashes
-    values  of the option
-    reason  why the options do not go together, as a part of a sentence; '' where that is plain
+    flag    name of the option without dashes
+    values  values of the option
+    reason  why the options cannot be combined, as part of a sentence; '' if obvious
     """
 
     flag: str
@@ -32,7 +32,7 @@ class Condition:
     reason: str = ""
 
     def holds(self, values: dict[str, object]) -> bool:
-        """Whether it holds for the values of a program's options, by their names without dashes."""
+        """Whether the condition is true for the values of a program's options {name without dashes: value}."""
         if self.flag not in values:
             return True
         value = values[self.flag]
@@ -40,26 +40,26 @@ class Condition:
 
     @property
     def told(self) -> str:
-        """As --help tells it."""
+        """The condition in the text of --help."""
         named = f"--{self.flag} {', '.join(map(str, self.values))}".strip()
         if not self.unless:
             return f"with {named}"
-        return f"with any --{self.flag} but {', '.join(map(str, self.values))}" if self.values else f"without {named}"
+        return f"with any --{self.flag} except {', '.join(map(str, self.values))}" if self.values else f"without {named}"
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
-        """The sentence on options that were given while it does not hold."""
+        """The error message for options that were given although the condition is false."""
         value, them = values[self.flag], _them(names)
         if not self.values and not self.unless:
-            return f"{names} {_do(names)} nothing without --{self.flag}; leave {them} out"
+            return f"{names} {_have(names)} no effect without --{self.flag}; omit {them}"
         given = f"--{self.flag}" if value is True else f"--{self.flag} {as_typed(value)}"
         hint = "" if self.unless else f", or choose one of {', '.join(map(str, self.values))}" if self.values[1:] else \
             f", or give --{self.flag} {self.values[0]}"
-        return f"{names} {_do(names)} not go with {given}{': ' * bool(self.reason)}{self.reason}; leave {them} out{hint}"
+        return f"{names} cannot be combined with {given}{': ' * bool(self.reason)}{self.reason}; omit {them}{hint}"
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """That at least one of some conditions holds, on options that the program has."""
+    """The condition that at least one of several conditions is true, on options that the program has."""
 
     conditions: tuple[Condition, ...]
 
@@ -69,20 +69,20 @@ class AnyOf:
 
     @property
     def told(self) -> str:
-        """As --help tells it."""
+        """The condition in the text of --help."""
         return " or ".join(condition.told for condition in self.conditions)
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """As `Condition.refusal`."""
         known = [condition.told.removeprefix("with ") for condition in self.conditions if condition.flag in values]
-        return f"{names} {_do(names)} nothing without {' or '.join(known)}; leave {_them(names)} out"
+        return f"{names} {_have(names)} no effect without {' or '.join(known)}; omit {_them(names)}"
 
 
 @dataclass(frozen=True)
 class Never:
-    """That an option of a group has no use in a program.
+    """The condition of a group's option that a program never uses.
 
-    reason  why, as a part of a sentence
+    reason  why, as part of a sentence
     """
 
     reason: str
@@ -90,59 +90,59 @@ class Never:
     told = "not used here"
 
     def holds(self, values: dict[str, object]) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """As `Condition.refusal`."""
-        return f"{names} {_do(names)} nothing here: {self.reason}; leave {_them(names)} out"
+        return f"{names} {_have(names)} no effect: {self.reason}; omit {_them(names)}"
 
 
 def is_set(value) -> bool:
-    """Whether an option's value asks for something."""
+    """Whether an option's value is other than none, false, 0 and empty."""
     return value not in _UNSET
 
 
 def if_is(flag: str, *values, reason: str = "") -> tuple[Condition, ...]:
-    """That the option has one of these values."""
+    """The condition that the option has one of these values."""
     return (Condition(flag, values, reason=reason),)
 
 
 def unless_is(flag: str, *values) -> tuple[Condition, ...]:
-    """That the option has another value."""
+    """The condition that the option has none of these values."""
     return (Condition(flag, values, unless=True),)
 
 
 def if_set(flag: str) -> tuple[Condition, ...]:
-    """That the option has a value other than none, false and 0."""
+    """The condition that the option has a value other than none, false and 0."""
     return (Condition(flag),)
 
 
 def unless_set(flag: str, reason: str = "") -> tuple[Condition, ...]:
-    """The opposite."""
+    """The condition that the option is none, false or 0."""
     return (Condition(flag, unless=True, reason=reason),)
 
 
 def any_of(*conditions: tuple[Condition, ...]) -> tuple[AnyOf, ...]:
-    """That at least one of these holds."""
+    """The condition that at least one of these is true."""
     return (AnyOf(sum(conditions, ())),)
 
 
 def never(reason: str) -> tuple[Never, ...]:
-    """For an option of a group that a program does not use."""
+    """The condition of a group's option that a program does not use."""
     return (Never(reason),)
 
 
 def told(conditions: tuple) -> str:
-    """What --help says of an option's conditions, with a space before it; "" where there is none."""
+    """The conditions of an option in the text of --help, with a leading space; "" if there are none."""
     return f" ({', '.join(condition.told for condition in conditions)})" if conditions else ""
 
 
 def refuse_unused(given: dict[str, tuple], values: dict[str, object]) -> None:
-    """Raise UserError, by name, for options that were given and have no use.
+    """Raise UserError for options that were given but have no effect.
 
-    given   the conditions of each option that was given, by its name without dashes
-    values  of all options of the program
+    given   {name without dashes: conditions} of the given options
+    values  {name without dashes: value} of all options of the program
     """
     unmet = {name: next((c for c in conditions if not c.holds(values)), None) for name, conditions in given.items()}
     unused = {name: condition for name, condition in unmet.items() if condition}
@@ -155,5 +155,5 @@ def _them(names: str) -> str:
     return "them" if "," in names else "it"
 
 
-def _do(names: str) -> str:
-    return "do" if "," in names else "does"
+def _have(names: str) -> str:
+    return "have" if "," in names else "has"

@@ -1,4 +1,4 @@
-"""Values of options, from words of the command line and from JSON, checked against their types and bounds."""
+"""Values of options from the command line or JSON, checked against their types and bounds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _JSON_TYPES = {float: (float, int)}  # of fields that are saved with one of seve
 
 
 def check_bounds(value, meta: dict, where: str, text: str) -> None:
-    """Raise UserError, headed by `where`, for a value that is not among the choices or is out of bounds."""
+    """Raise UserError, beginning with `where`, for a value that is not among the choices or is out of bounds."""
     if meta["choices"] and value is not None and value not in meta["choices"]:
         raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
     if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
-        raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")
+        raise UserError(f"{where}: {text} is below the minimum {meta['minimum']}")
     if meta["maximum"] is not None and value is not None and value > meta["maximum"]:
-        raise UserError(f"{where}: {text} is above the greatest allowed value {meta['maximum']}")
+        raise UserError(f"{where}: {text} is above the maximum {meta['maximum']}")
 
 
 def from_text(kind: type, text: str, where: str):
-    """A word of the command line as a value of type `kind`. Raises UserError if it cannot be converted."""
+    """Convert a word of the command line to type `kind`. Raises UserError if that is impossible."""
     if kind is Path and not text:
         raise UserError(f"{where}: the path is empty")
     if kind is int and not re.fullmatch(r"[+-]?[0-9]+", text):
@@ -40,7 +40,7 @@ def from_text(kind: type, text: str, where: str):
 
 
 def as_typed(value) -> str:
-    """A value as it is written on the command line: `true`, `none`, `0.5`."""
+    """A value as written on the command line: `true`, `none`, `0.5`."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
@@ -58,7 +58,7 @@ def item_type(hint) -> type:
 
 
 def check(instance, where: str) -> None:
-    """Raise UserError, headed by `where`, for a field of the wrong type and for an option that is no choice or out of bounds."""
+    """Raise UserError, beginning with `where`, for a field of the wrong type and for an option with an invalid choice or out of bounds."""
     hints = typing.get_type_hints(type(instance))
     for field in dataclasses.fields(instance):
         is_flag = field.metadata.get("kind") == "option"
@@ -69,12 +69,12 @@ def check(instance, where: str) -> None:
 
 
 def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str) -> None:
-    """Raise UserError unless a value that was read from JSON, and all values in it, have the types of the field."""
+    """Raise UserError unless a value read from JSON, and all values in it, have the types of the field."""
     if value is None and is_optional:
         return
     if dataclasses.is_dataclass(kind):
         if not isinstance(value, kind):
-            raise UserError(f"{of_field}: options were expected, found '{str(value)[:40]}'")
+            raise UserError(f"{of_field}: expected options, found '{str(value)[:40]}'")
         check(value, where)
     elif typing.get_origin(kind) is tuple:
         for item in value:
@@ -84,7 +84,7 @@ def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str
 
 
 def _check_type(value, kind: type, where: str) -> None:
-    """Raise UserError, headed by `where`, unless a value is of this type and, if it is a number, finite and below 2^63."""
+    """Raise UserError, beginning with `where`, unless a value is of this type and, if it is a number, finite and below 2^63."""
     fits = type(value) in _JSON_TYPES.get(kind, (kind,))
     if not fits or isinstance(value, (int, float)) and not abs(value) < 1 << 63:
         raise UserError(f"{where}: '{str(value)[:40]}' is not a value of type {kind.__name__}")

@@ -1,16 +1,16 @@
-"""Options declared once: flags, config files, help, validation and saved JSON all derive from one frozen dataclass.
+"""Declaration of options: flags, config files, help, validation and saved JSON are derived from one frozen dataclass.
 
     @dataclass(frozen=True)
     class MfccOptions:
         num_ceps: int = option(13, "cepstra per frame", minimum=1)
 
-    options = parse(MfccOptions, ["--num-ceps", "20"], doc="Make MFCCs.")
+    options = parse(MfccOptions, ["--num-ceps", "20"], doc="Compute MFCCs.")
 
-A field is a flag (`option`), a positional (`argument`), a whole dataclass of flags (`group`), or one that the value of a flag chooses
-(`chosen_group`), flattened into the flags of its owner. `only` says where a flag or group is used (`pyasr.base.cli.option_uses`);
-a flag that is given elsewhere is refused.
-`--config FILE` reads `--name=value` lines, as Kaldi does; flags on the command line win over the file.
-`pyasr.base.cli.option_flags` has the flags of a dataclass, `pyasr.base.cli.option_files` its JSON.
+A field is a flag (`option`), a positional argument (`argument`), a dataclass of flags (`group`), or a dataclass selected by the value of a
+flag (`chosen_group`). Groups are flattened into the flags of their owner. `only` is the condition under which a flag or group is used
+(`pyasr.base.cli.option_uses`); a flag is refused if its condition is false.
+`--config FILE` reads `--name=value` lines, as in Kaldi; flags on the command line override the file. `pyasr.base.cli.option_flags`
+lists the flags of a dataclass, `pyasr.base.cli.option_files` converts it to and from JSON.
 """
 
 from __future__ import annotations
@@ -40,40 +40,39 @@ class HelpRequested(Exception):
 
 
 def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), is_command=False):
-    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked whenever an instance is parsed; so is that a flag
-    which is given has a use, by the conditions `only`. The value of one that `is_command` has options of its own, and needs quotation
-    marks."""
+    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked when an instance is parsed, and so are the
+    conditions `only` of a flag that is given. `is_command`: the value is a command with options of its own, which needs quotation marks."""
     metadata = dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum, only=only, is_command=is_command)
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def argument(help, *, many=False):
-    """A positional argument; with `many` the last positional takes all that remain (type `tuple`)."""
+    """A positional argument; with `many`, the last one takes all remaining words (type `tuple`)."""
     return dataclasses.field(default=dataclasses.MISSING, metadata=dict(kind="argument", help=help, many=many))
 
 
 def group(cls, *, only=(), **defaults):
-    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own, `only` are conditions of all, or {field: conditions}
-    of some, in which the conditions of a field that is a group may be such a dictionary again."""
+    """All flags of the dataclass `cls`, flattened. `defaults` override its defaults. `only` are conditions of all fields, or {field:
+    conditions} of some; the conditions of a field that is a group can be such a dictionary, too."""
     return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults, only=only))
 
 
 def chosen_group(by: str, kinds: Callable[[], dict[str, type]], what: str):
-    """The flags of one of several dataclasses, which the value of the option `by`, declared before it, chooses.
+    """The flags of one of several dataclasses, selected by the value of the option `by`, which is declared before the group.
 
-    kinds  {value: dataclass}; those with a flag in common have it from a common base
-    what   a value stands for, as messages say
+    kinds  {value: dataclass}; flags in common come from a common base class
+    what   noun for the values in messages
     """
     return dataclasses.field(default=None, metadata=dict(kind="chosen", by=by, kinds=kinds, what=what))
 
 
 def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | None = None):
-    """An instance of `cls` from a command line.
+    """Parse a command line into an instance of `cls`.
 
-    `extra_flags` are switches without a value that the caller handles itself ({"force": help}); they come back as a set in the
-    second place: `(instance, {"force"})`.
+    `extra_flags` are switches without a value that the caller handles itself ({"force": help}); those given are returned as a set:
+    `(instance, {"force"})`.
 
-    Raises UserError for an unknown flag, a missing or impossible value, too few or too many positionals; HelpRequested for --help.
+    Raises UserError for an unknown flag, a missing or invalid value, too few or too many positional arguments; HelpRequested for --help.
     """
     extra_flags = extra_flags or {}
     own_flags = {flag.name: flag for flag in flags_of(cls)}
@@ -98,7 +97,7 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
             switched.add(name)
             continue
         if name in extra_flags:
-            raise UserError(f"--{name}: takes no value, write it alone")
+            raise UserError(f"--{name}: takes no value; give it without '='")
         if name != "config" and name not in flags:
             unknown = did_you_mean(f"--{name}", [*own_flags, *extra_flags, "config", "help"])
             raise UserError(unknown + _on_quotes(f"--{name}", flags, from_line))
@@ -115,7 +114,7 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
 
 
 def _on_quotes(word: str, flags: dict[str, Flag], given: dict[str, object]) -> str:
-    """A hint for an unknown option, where a command was given, to which it may belong; else nothing."""
+    """A hint for an unknown option that may belong to a given command; '' if no command was given."""
     commands = [name for name in given if flags[name].meta.get("is_command")]
     return f"; if it belongs to --{commands[0]}, write --{commands[0]} '{given[commands[0]]} {word} ...'" if commands else ""
 
@@ -131,7 +130,7 @@ def _value_of(name, flags, rest):
 
 
 def did_you_mean(name: str, flags, where: str = "") -> str:
-    """The sentence on a flag that does not exist."""
+    """The error message for a flag that does not exist."""
     import difflib
 
     of_kaldi = kaldi_names.advice(name.lstrip("-"), flags)
@@ -141,13 +140,13 @@ def did_you_mean(name: str, flags, where: str = "") -> str:
 
 
 def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
-    """Raise UserError where any of these other flags, which do not go together with `flag`, has a value."""
+    """Raise UserError if any of these other flags, which cannot be combined with `flag`, has a value."""
     if unknown := [other for other, value in given.items() if value]:
-        raise UserError(f"{flag} and {', '.join(unknown)} do not go together: {reason}; leave them out")
+        raise UserError(f"{flag} cannot be combined with {', '.join(unknown)}: {reason}; omit {'them' if unknown[1:] else 'it'}")
 
 
 def _read_config(path: Path, flags) -> dict[str, tuple[object, str]]:
-    """{name: (value, FILE:LINE)} in Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
+    """Read {name: (value, FILE:LINE)} in Kaldi's config format: one `--name=value` per line, `#` starts a comment."""
     try:
         lines = text_of(path.read_bytes(), path).splitlines()
     except OSError as error:
@@ -169,7 +168,7 @@ def _read_config(path: Path, flags) -> dict[str, tuple[object, str]]:
 
 
 def _instance(cls, flags: dict[str, Flag], of_files: dict[str, Flag], from_line: dict, from_config: dict, positionals: dict):
-    """An instance by what the command line and files ({name: (value, FILE:LINE)}) give. Raises UserError for options without a use."""
+    """Build an instance from the command line and files ({name: (value, FILE:LINE)}). Raises UserError for options without effect."""
     places = {name: place for name, (_, place) in from_config.items() if name not in from_line}
     given = {name: value for name, (value, _) in from_config.items()} | from_line
     values = {name: given.get(name, flag.default) for name, flag in flags.items()}
@@ -182,7 +181,7 @@ def _instance(cls, flags: dict[str, Flag], of_files: dict[str, Flag], from_line:
 
 @contextlib.contextmanager
 def _placing(places: dict[str, str]) -> Iterator[None]:
-    """In the block, a UserError that begins with an option of a file is headed by its FILE:LINE."""
+    """Prefix a UserError that begins with an option of a file by its FILE:LINE."""
     try:
         yield
     except UserError as error:
@@ -193,7 +192,7 @@ def _placing(places: dict[str, str]) -> Iterator[None]:
 
 
 def _bind(positionals, words, cls, flags):
-    """Positional words to fields."""
+    """Assign positional words to fields."""
     hints = typing.get_type_hints(cls)
     many = bool(positionals) and positionals[-1].metadata["many"]
     names = " ".join(f.name.upper() for f in positionals)
@@ -211,12 +210,12 @@ def _bind(positionals, words, cls, flags):
 
 
 def _build(cls, flags, values, positionals):
-    """Nested instances from flat values."""
+    """Build nested instances from flat values."""
     return _construct(cls, _nested({flag.path: values.get(name, flag.default) for name, flag in flags.items()}) | positionals)
 
 
 def _nested(values: dict[tuple[str, ...], object]) -> dict:
-    """Values by their paths as a tree."""
+    """A tree of the values {path: value}."""
     tree = {}
     for path, value in values.items():
         node = tree
@@ -237,7 +236,7 @@ def _construct(cls, tree: dict):
 
 
 def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
-    """What --help prints: the step's docstring, then positionals and flags with types and defaults."""
+    """The text of --help: the step's docstring, then positional arguments and flags with types and defaults."""
     lines = [doc.strip(), ""]
     for field in positionals_of(cls):
         lines.append(f"  {field.name.upper():<28} {field.metadata['help']}")

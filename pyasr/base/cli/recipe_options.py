@@ -1,13 +1,17 @@
-"""The options of a recipe: its own variables.
+"""The command-line options of a recipe: its own variables.
 
     python -m pyasr.base.cli.recipe_options RUN.SH START_DIR [ARGUMENTS...]
 
-Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
-Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, several of these with spaces
-between them, number, true/false (may stand alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken
-relative to START_DIR, where the user stands, and ~ is the home directory; "(paths)" marks several with colons between them. One that says
-"(any of these)" marks a list with spaces, all words of which must be among those of the default, "(one of A B C)" takes one of these
-words; "(at least 1)" gives a number its least value. "(may be empty)" takes no value for one of any type.
+Reads the lines `name=value  # help` of RUN.SH before its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
+Prints assignments that the shell evaluates. The type of a variable is that of its default: integer, list of integers separated by spaces,
+number, true/false (can stand alone as `--name`) or text. Marks in the help restrict the values:
+
+    (path)            a file or directory, relative to START_DIR, the user's directory; ~ is the home directory
+    (paths)           several of these, separated by colons
+    (any of these)    a list of words separated by spaces, each one of the words of the default
+    (one of A B C)    one of these words
+    (at least 1)      the minimum of a number
+    (may be empty)    an empty value is allowed, for any type
 """
 
 from __future__ import annotations
@@ -27,15 +31,15 @@ _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s
 _CHOICES = re.compile(r"\(one of ([^)]+)\)")
 _LEAST = re.compile(r"\(at least (\d+)\)")
 _MOST_DIGITS = 18  # of numbers that a shell can compare
-_KINDS = {  # the first that fits a default is the variable's
+_KINDS = {  # the first one that matches the default is the type of the variable
     "a whole number": r"[+-]?\d+",
-    "a list of whole numbers, with spaces between them": r"\d+( +\d+)*",
+    "a list of whole numbers separated by spaces": r"\d+( +\d+)*",
     "a number": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?",
     "true or false": r"true|false",
     "text": r"(?s).*",
 }
 _STAGES = ["stage=0  # first stage to run", "stop_stage=1000  # last stage to run",
-           "plan=false  # run nothing, say what the stages take: hours, disk, memory"]
+           "plan=false  # print the estimated time, disk space and memory of the stages without running them"]
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,16 @@ class Variable:
 
     @property
     def flag(self) -> str:
-        """The option's name without its dashes."""
+        """The option's name without dashes."""
         return self.name.replace("_", "-")
 
     @property
     def kind(self) -> str:
-        """What values look like (a key of _KINDS), judged by the default."""
+        """The type of the values (a key of _KINDS), derived from the default."""
         return next(kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, self.default))
 
     def check(self, value: str, start_dir: Path) -> str:
-        """The value as the shell is to have it. Raises UserError when it is not of the variable's kind."""
+        """The value for the shell. Raises UserError if it does not have the variable's type or violates a mark in the help."""
         if not value and "(may be empty)" in self.help:
             return value
         if not re.fullmatch(_KINDS[self.kind], value):
@@ -69,18 +73,18 @@ class Variable:
         if "(any of these)" in self.help:
             self._check_words(value)
         if (choices := _CHOICES.search(self.help)) and value not in choices[1].split():
-            raise UserError(f"--{self.flag}: '{value}' is none of {choices[1]}; give one of these")
+            raise UserError(f"--{self.flag}: '{value}' is not one of {choices[1]}")
         if "(paths)" in self.help:
             return _places(value, start_dir)
         return _place(value, start_dir) if "(path)" in self.help and value else value
 
     def _check_words(self, value: str) -> None:
-        """Raise UserError where a word of `value` is not among those of the default."""
+        """Raise UserError if a word of `value` is not among those of the default."""
         known = self.default.split()
         for word in value.split():
             if word not in known:
-                found = f"'{word}' is none of {' '.join(known)}"
-                raise UserError(f"--{self.flag}: {found}; give one or several of these, with spaces between them")
+                found = f"'{word}' is not one of {' '.join(known)}"
+                raise UserError(f"--{self.flag}: {found}; give one or more of these, separated by spaces")
 
 
 def _place(path: str, start_dir: Path) -> str:
@@ -88,14 +92,14 @@ def _place(path: str, start_dir: Path) -> str:
 
 
 def _places(paths: str, start_dir: Path) -> str:
-    """Paths with colons between them, or one with a colon in its name."""
+    """Paths separated by colons, or one path with a colon in its name."""
     if paths and os.path.exists(whole := _place(paths, start_dir)):
         return whole
     return ":".join(_place(path, start_dir) for path in paths.split(":") if path)
 
 
 def read_variables(recipe: Path) -> tuple[str, list[Variable]]:
-    """(the recipe's opening comment, its variables in order)."""
+    """Read (the recipe's opening comment, its variables in order)."""
     lines = recipe.read_text(encoding="utf-8").splitlines()
     ends = [i for i, line in enumerate(lines) if line.strip().startswith("parse_recipe_options")]
     lines = lines[: ends[0]] if ends else lines
@@ -110,7 +114,7 @@ def read_variables(recipe: Path) -> tuple[str, list[Variable]]:
 
 
 def parse(variables: list[Variable], argv: list[str], start_dir: Path) -> dict[str, str]:
-    """Values given on the command line. Raises UserError for unknown options, missing or impossible values."""
+    """Parse {variable name: value} of a command line. Raises UserError for unknown options, missing or invalid values."""
     known, values, rest = {variable.flag: variable for variable in variables}, {}, list(argv)
     while rest:
         word = rest.pop(0)
@@ -119,7 +123,7 @@ def parse(variables: list[Variable], argv: list[str], start_dir: Path) -> dict[s
         if not word.startswith("--"):
             bare = name.lstrip("-")
             hint = f"write --{bare}" if bare in known else "see --help"
-            raise UserError(f"{word}: a recipe takes options only, which begin with two dashes; {hint}")
+            raise UserError(f"{word}: a recipe takes only options, which begin with two dashes; {hint}")
         if name not in known:
             raise UserError(did_you_mean(f"--{name}", known))
         if not equals:
@@ -137,7 +141,7 @@ def _check_stages(values: dict[str, str]) -> None:
 
 
 def _value_of(variable: Variable, rest: list[str]) -> str:
-    """The word after an option; a true/false option may stand alone."""
+    """The word after an option; a true/false option can stand alone."""
     if variable.kind == "true or false" and (not rest or rest[0].startswith("-")):
         return "true"
     if not rest or rest[0].startswith("--"):
@@ -146,7 +150,7 @@ def _value_of(variable: Variable, rest: list[str]) -> str:
 
 
 def help_text(comment: str, variables: list[Variable]) -> str:
-    """The recipe's opening comment and a line for each of its options."""
+    """The recipe's opening comment and one line per option."""
     lines = [f"  --{variable.flag:<22} {variable.help} [{variable.default}]" for variable in variables]
     return "\n".join([comment, "", *lines])
 

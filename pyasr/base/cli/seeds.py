@@ -1,4 +1,4 @@
-"""Random streams that do not depend on the number of jobs or on the order of work."""
+"""Random number streams that do not depend on the number of jobs or the order of work."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyasr.base.cli.options import option
 
 @dataclass(frozen=True)
 class SeedOptions:
-    """What a training draws at random."""
+    """Seed of the random numbers of a training."""
 
     train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:
-    """A stream for one purpose: the same `seed` and `names` (utterance, layer, epoch) always give the same numbers."""
+    """A random generator for one purpose: the same `seed` and `names` (utterance, layer, epoch) always give the same numbers."""
     digest = hashlib.sha256(repr((seed, *map(str, names))).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "little"))

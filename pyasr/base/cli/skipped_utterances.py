@@ -1,4 +1,4 @@
-"""Utterances that a step leaves out: the log names them with their reasons, and too many of them end the step."""
+"""Utterances that a step leaves out: the log lists them by reason, and the step fails if there are too many."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _NUM_NAMED, _NUM_EXAMPLES, _NUM_REASONS = 5, 3, 3
 
 
 class LeftOut(Exception):
-    """An utterance that cannot be used; the message is the reason."""
+    """Raised for an utterance that cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class LeftOutOptions:
-    """How much may be missing."""
+    """Limit on the utterances that are left out."""
 
-    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
+    max_missing: float = option(0.01, "maximum fraction of utterances that may be left out", minimum=0.0, maximum=1.0)
 
 
 def log_reasons(failed: dict[str, str], what: str) -> None:
-    """A line for each different reason, with the number of utterances and the names of the first."""
+    """Log one line per reason, with the number of utterances and the names of the first ones."""
     for reason, number in _counts(failed):
         log.warning(f"{number} utterances {what}: {reason}: {_names(failed, reason, _NUM_NAMED)}")
 
@@ -34,7 +34,7 @@ def told_reasons(failed: dict[str, str]) -> str:
     counts = _counts(failed)
     parts = [f"{number}: {reason} ({_names(failed, reason, _NUM_EXAMPLES)})" for reason, number in counts[:_NUM_REASONS]]
     others = [f"{len(counts) - _NUM_REASONS} other reasons"] if len(counts) > _NUM_REASONS else []
-    return ", ".join(parts + others) or "there are no utterances"
+    return ", ".join(parts + others) or "no utterances"
 
 
 def _counts(failed: dict[str, str]) -> list[tuple[str, int]]:
@@ -43,14 +43,15 @@ def _counts(failed: dict[str, str]) -> list[tuple[str, int]]:
 
 
 def _names(failed: dict[str, str], reason: str, most: int) -> str:
-    """The first utterances that fail for a reason."""
+    """The first `most` utterances with this reason."""
     utterances = sorted(utt for utt, other in failed.items() if other == reason)
     return " ".join(utterances[:most]) + (" ..." if len(utterances) > most else "")
 
 
 def check_left_out(left_out: dict[str, str], num_wanted: int, options: LeftOutOptions, where: str, advice: str) -> None:
-    """Log {utterance: reason}. Raises UserError, beginning with `where`, when they are too large a share of `num_wanted`, or all."""
+    """Log the left-out utterances {utterance: reason}. Raises UserError, beginning with `where`, if they are all `num_wanted` utterances
+    or more than the allowed fraction."""
     log_reasons(left_out, "left out")
     if left_out and (len(left_out) > options.max_missing * num_wanted or len(left_out) == num_wanted):
-        told = f"{len(left_out)} of {num_wanted} utterances have to be left out: {told_reasons(left_out)}"
-        raise UserError(f"{where}: {told}; {advice}, or raise --max-missing")
+        found = f"{len(left_out)} of {num_wanted} utterances have to be left out: {told_reasons(left_out)}"
+        raise UserError(f"{where}: {found}; {advice}, or raise --max-missing")

@@ -1,6 +1,6 @@
-"""The frame every program in steps/ and utils/ runs in: options, logging, one clear sentence when something is wrong.
+"""Entry point of all programs in steps/ and utils/: options, logging, signals, and error messages of one sentence.
 
-Importing it ends a program that was started with a Python outside pyasr's environment.
+Importing it from a Python outside pyasr's environment ends the program.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ _NEEDED = ("kaldiio", "numba", "numpy", "torch")
 
 if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
     found = f"{sys.executable} has no {', '.join(missing)}"
-    sys.exit(f"error: {found}: begin with `. ./path.sh`, which builds pyasr's environment and enters it")
+    sys.exit(f"error: {found}; run `. ./path.sh` first, which builds and activates pyasr's environment")
 
 _MARK_BYTES = 4096
 _state = {"force": False}
-_FORCE = "make the output anew even if its options differ"
-_SWITCHES = {"no-pipes": f"run no command that a table such as wav.scp names (in whole recipes: {pipes.NO_PIPES}=1)"}
+_FORCE = "compute the output again from scratch, even if its options differ"
+_SWITCHES = {"no-pipes": f"refuse to run commands in tables such as wav.scp (for whole recipes: {pipes.NO_PIPES}=1)"}
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, by its `number`: treated like an interruption from the keyboard, so that jobs are ended and files closed on the
-    way out."""
+    """SIGTERM or SIGHUP (`number`), handled like an interruption from the keyboard, so that jobs are stopped and files closed."""
 
     number = signal.SIGTERM
 
@@ -48,17 +47,17 @@ def _terminate(number, frame):
 
 
 def _heed_signals() -> None:
-    """Have SIGTERM, and SIGHUP unless it is ignored (nohup), end this program in order."""
+    """Raise Terminated on SIGTERM, and on SIGHUP unless that is ignored (nohup)."""
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _terminate)
 
 
 def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str = _FORCE) -> None:
-    """Parse the command line into `cls`, call `main(options)` and exit. `force` is what --help says of --force.
+    """Parse the command line into `cls`, call `main(options)` and exit. `force` is the help text of --force.
 
     Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error: SENTENCE`; 130, 143 or 129:
-    interrupted, terminated or hung up; 141: broken off without a word because the reader of the output has left, as `head` does.
+    interrupted, terminated or hung up; 141: ended silently because the reader of standard output, such as `head`, has closed it.
     """
     name = Path(sys.argv[0]).name
     try:
@@ -73,12 +72,12 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
         drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as stop:
-        print(f"{name}: interrupted; {str(stop) or 'run the same command again to go on'}", file=sys.stderr)
+        print(f"{name}: interrupted; {str(stop) or 'run the same command again to resume'}", file=sys.stderr)
         sys.exit(128 + getattr(stop, "number", signal.SIGINT))
     except Exception as error:
-        if not (told := as_user_error(error)):
+        if not (user_error := as_user_error(error)):
             raise
-        sys.exit(complain(name, told))
+        sys.exit(complain(name, user_error))
     sys.exit(0)
 
 
@@ -96,8 +95,8 @@ def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None
 
 
 def output_of(options, out: Path, inputs: list[Path], **keywords):
-    """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it. Raises UserError,
-    --force or not, where another path among the options is OUT or lies in it."""
+    """`stage_output` for a step, with its options as JSON (without those of the jobs) and --force from the command line. Raises UserError,
+    even with --force, if another path among the options is OUT or inside it."""
     check_apart(out, _besides(out, opt.paths_in(options)))
 
     def complete(saved: dict) -> dict:
@@ -107,17 +106,17 @@ def output_of(options, out: Path, inputs: list[Path], **keywords):
 
 
 def _besides(out: Path, paths: list[Path]) -> list[Path]:
-    """Without the one that names OUT."""
+    """The paths without the one that names OUT."""
     place = Path(out).resolve()
     own = next((i for i, path in enumerate(paths) if path.resolve() == place), None)
     return [path for i, path in enumerate(paths) if i != own]
 
 
 def check_replaceable(path: Path, mark: str, what: str) -> None:
-    """Raise UserError where a file is there that does not begin with the mark (a regular expression of ASCII) of `what` a program writes,
-    unless --force was given."""
+    """Raise UserError if `path` is a file that does not begin with `mark`, the regular expression (ASCII) by which a program recognises
+    `what` it writes, unless --force was given."""
     if path.is_file() and not is_forced() and not re.match(mark, _begin_of(path)):
-        raise UserError(f"{path} exists and is no {what}; give another name, or --force to replace it")
+        raise UserError(f"{path} exists and is not a {what}; give another name, or --force to replace it")
 
 
 def _begin_of(path: Path) -> str:
@@ -131,12 +130,12 @@ def is_forced() -> bool:
 
 
 def _of_output(values: dict) -> dict:
-    """Options that belong to what is made."""
+    """The options that determine the output."""
     return {name: value for name, value in values.items() if name not in ("type", "jobs")}
 
 
 def make_part(options, out: Path, inputs: list[Path], make: Callable[[Path], None]) -> None:
-    """One of the outputs of a program that has several: `make(scratch directory)`, unless OUT is up to date, which is logged."""
+    """Compute one of several outputs of a program by `make(scratch directory)`. If OUT is up to date, only log that."""
     try:
         with output_of(options, out, inputs) as scratch:
             make(scratch)

@@ -1,7 +1,7 @@
-"""Kernels from numba's cache without the registries of its compiler, which take more processor time to fill than most kernels to load,
-and without the code that only the compilation of other kernels needs. What numba has compiled is handed on to `kernel_objects`.
+"""Load kernels from numba's cache without filling the registries of its compiler, which takes more CPU time than loading most kernels, and
+without the code that is needed only to compile other kernels. Compiled kernels are passed on to `kernel_objects`.
 
-Importing it imports numba.
+Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyasr.base.compiled.kernel_objects import CompiledObject
 from pyasr.base.compiled.kernel_sources import digest_of_sources
 from pyasr.base.compiled.kernel_turns import Turn
 
-_OF_HASHES = b"_numba_hashsecret_"  # symbols that are the process's own
+_OF_HASHES = b"_numba_hashsecret_"  # symbols whose values differ between processes
 
 
 class LoadedLibrary(JITCodeLibrary):
-    """The library of one function. Where it comes from the cache, its bitcode is parsed when another function is to be linked with it."""
+    """The library of one function. If it comes from the cache, its bitcode is parsed when another function is linked with it."""
 
     _bitcode = b""
 
@@ -48,7 +48,7 @@ class LoadedLibrary(JITCodeLibrary):
         return super()._get_module_for_linking()
 
     def get_pointer_to_function(self, name: str) -> int:
-        """The address of a function of this library; 0 where there is none of this name."""
+        """Address of a function of this library; 0 if there is none of this name."""
         if not self._codegen._engine.is_symbol_defined(name):
             self._parse()
         return super().get_pointer_to_function(name)
@@ -60,13 +60,13 @@ class _LoadingImpl(CompileResultCacheImpl):
         self.payloads: dict[tuple, tuple] = {}  # by the types of arguments
 
     def reduce(self, compiled):
-        """What is kept of a function."""
+        """The serialised form of a compiled function."""
         payload = super().reduce(compiled)
         self.payloads[payload[1].argtypes] = payload
         return payload
 
     def rebuild(self, target_context, payload):
-        """The function that `payload` was made from."""
+        """The compiled function from its serialised form."""
         self.payloads[payload[1].argtypes] = payload
         description, codegen = payload[1], target_context.codegen()
         codegen._library_class = LoadedLibrary
@@ -75,7 +75,7 @@ class _LoadingImpl(CompileResultCacheImpl):
 
 
 class LoadingCache(FunctionCache):
-    """numba's cache of one function. A kernel that it lacks is compiled as usual: numba's compiler fills the registries itself."""
+    """numba's cache of one function. A kernel that is not cached is compiled as usual: numba's compiler fills the registries itself."""
 
     _impl_class = _LoadingImpl
 
@@ -85,7 +85,7 @@ class LoadingCache(FunctionCache):
         self._turn = Turn(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
 
     def load_overload(self, sig, target_context):
-        """The compiled function for a signature. None: it is this process's turn to compile and save it."""
+        """The compiled function for a signature; None if this process has to compile and save it."""
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)
@@ -95,14 +95,14 @@ class LoadingCache(FunctionCache):
             return self._load_overload(sig, target_context)
 
     def save_overload(self, sig, data):
-        """Save what was compiled for a signature."""
+        """Save the code compiled for a signature."""
         try:
             super().save_overload(sig, data)
         finally:
             self._turn.end()
 
     def compiled_object(self, types: tuple) -> CompiledObject | None:
-        """The function for arguments of these types, which has been compiled or loaded; None where a file cannot hold it."""
+        """The compiled or loaded function for arguments of these types; None if it cannot be stored in a file."""
         if types not in self._impl.payloads:
             return None
         (_, kind, code), description, own, *_, to_run_again, others = self._impl.payloads[types]
@@ -113,10 +113,10 @@ class LoadingCache(FunctionCache):
 
 
 def compiled_object(dispatcher, arguments: tuple) -> CompiledObject | None:
-    """The kernel for arguments such as these, compiled or from numba's cache; None where a file cannot hold it."""
+    """The kernel for arguments of these types, compiled or from numba's cache; None if it cannot be stored in a file."""
     try:
         types = tuple(map(numba.typeof, arguments))
     except ValueError:
-        return None  # the call of the dispatcher tells of it
+        return None  # the call of the dispatcher raises the error
     dispatcher.compile(types)
     return dispatcher._cache.compiled_object(types)

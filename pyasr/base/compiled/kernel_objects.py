@@ -1,8 +1,8 @@
 """Compiled kernels in files that are loaded without numba: object code, linked by llvmlite and called through numba's C modules.
 
-numba compiles a kernel when it is first called with arguments of some kinds, and writes its file
-(`pyasr.base.compiled.kernel_loading`). Every later process loads that file, in a few milliseconds, where an import of numba takes
-two tenths of a CPU second. A file counts for the source, the Python and the numba that it was made with, and for one kind of
+numba compiles a kernel when it is first called with arguments of certain kinds, and writes its file
+(`pyasr.base.compiled.kernel_loading`). Every later process loads that file in a few milliseconds, whereas importing numba takes
+two tenths of a CPU second. A file is valid for the source, the Python and the numba that it was compiled with, and for one kind of
 processor (`pyasr.base.compiled.kernel_cache`).
 """
 
@@ -28,16 +28,16 @@ from pyasr.base.compiled.kernel_sources import digest_of_sources
 
 _FOLDER = "objects"
 _HELPERS = ("_helperlib", "_dynfunc", "core.runtime._nrt_python")
-_HARMLESS = (VARIABLE, "NUMBA_NUM_THREADS", *CHOSEN)  # other variables of numba's may change what is compiled
+_HARMLESS = (VARIABLE, "NUMBA_NUM_THREADS", *CHOSEN)  # numba's other variables may change the generated code
 
 
 @dataclass(frozen=True)
 class CompiledObject:
-    """A kernel for arguments of some kinds.
+    """A kernel for arguments of certain kinds.
 
-    code       an object file
-    wrapper    the symbol of the function that Python calls
-    constants  {symbol: objects that the code refers to by it}, its own first
+    code       object file
+    wrapper    symbol of the function that Python calls
+    constants  {symbol: objects that the code refers to by it}, those of the kernel itself first
     """
 
     code: bytes
@@ -46,7 +46,7 @@ class CompiledObject:
 
 
 def are_used() -> bool:
-    """Whether kernels are loaded from such files: not where the user has set variables of numba's."""
+    """Whether kernels are loaded from such files; not if the user has set numba variables that may change the code."""
     return sys.platform == "linux" and not any(name.startswith("NUMBA_") and name not in _HARMLESS for name in os.environ)
 
 
@@ -60,10 +60,10 @@ def read(function: FunctionType, kinds: tuple) -> CompiledObject | None:
 
 
 def write(function: FunctionType, kinds: tuple, compiled: CompiledObject) -> None:
-    """Keep a kernel, if its directory can be written and what it refers to can be pickled."""
+    """Store a kernel if its directory is writable and the objects that it refers to can be pickled."""
     path = _path(function, kinds)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(Exception):  # harmless: the next process loads the kernel by numba
+    with contextlib.suppress(Exception):  # harmless: the next process loads the kernel with numba
         content = pickle.dumps((_stamp(function, kinds), compiled))
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_bytes(content)
@@ -77,20 +77,20 @@ def _path(function: FunctionType, kinds: tuple) -> Path:
 
 
 def _stamp(function: FunctionType, kinds: tuple) -> tuple:
-    """What a file must have been made with."""
+    """The kinds of arguments, sources and libraries for which a file is valid."""
     return repr(kinds), digest_of_sources(function), _libraries()
 
 
 @functools.cache
 def _libraries() -> tuple:
-    """Python's version, and sizes and times of the modules of numba and llvmlite."""
+    """Python's version, and sizes and times of the libraries of numba and llvmlite."""
     found = [os.stat(_helper(name)) for name in _HELPERS] + [os.stat(_folder("llvmlite") / "binding" / "libllvmlite.so")]
     return sys.version, tuple((one.st_size, one.st_mtime_ns) for one in found)
 
 
 @functools.cache
 def _folder(package: str) -> Path:
-    """Where a package lies, which is not imported for it."""
+    """The directory of a package, found without importing it."""
     return Path(importlib.util.find_spec(package).submodule_search_locations[0])
 
 
@@ -101,7 +101,7 @@ def _helper(name: str) -> Path:
 
 
 def function_of(compiled: CompiledObject, function: FunctionType) -> Callable:
-    """The compiled `function`, which checks no kinds of its arguments."""
+    """The compiled `function` as a callable, which does not check the kinds of its arguments."""
     return _linker().function(compiled, function)
 
 
@@ -125,7 +125,7 @@ class _Linker:
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
 
     def _add_symbols(self) -> None:
-        """Those that numba adds when it is imported."""
+        """Add the symbols that numba adds when it is imported."""
         symbols = {f"numba_{name}": address for helpers in (self._helpers, self._dynfunc) for name, address in helpers.c_helpers.items()}
         symbols |= {name if name.startswith("_") else f"NRT_{name}": address for name, address in self._runtime.c_helpers.items()}
         kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
@@ -143,7 +143,7 @@ class _Linker:
         return self._dynfunc.make_function(sys.modules[function.__module__], function.__name__, "", address, environments[0], ())
 
     def _set_environment(self, symbol: str, objects: list, function: FunctionType):
-        """Give the code the objects that it refers to by this symbol."""
+        """Bind this symbol of the code to an environment with the objects."""
         environment = self._dynfunc.Environment(function.__globals__)
         environment.consts.extend(objects)
         self._alive.append(environment)
@@ -152,7 +152,7 @@ class _Linker:
 
 
 def _c_module(name: str) -> ModuleType:
-    """One of numba's C modules, imported without numba, which finds it where it is imported later."""
+    """One of numba's C modules, imported without numba; a later import of numba uses the same module."""
     full = f"numba.{name}"
     if full not in sys.modules:
         spec = importlib.util.spec_from_file_location(full, _helper(name))
@@ -167,7 +167,7 @@ _objects: dict[tuple[int, bytes], object] = {}
 
 @ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 def _unpickled(address: int, num_bytes: int, digest: int):
-    """An object that compiled code keeps as a pickle: a type, an exception."""
+    """An object that compiled code contains as a pickle: a type or an exception."""
     key = address, ctypes.string_at(digest, _DIGEST_BYTES)
     if key not in _objects:
         _objects[key] = pickle.loads(ctypes.string_at(address, num_bytes))

@@ -1,6 +1,6 @@
 """The source files that a kernel is compiled from: its own, and those of the kernels and modules that it refers to.
 
-numba's cache looks at the file of the kernel alone, so it would keep code that has a changed kernel of another file in it.
+numba's cache checks only the file of the kernel itself, so it would keep code that contains an outdated kernel of another file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def sources_of(function: FunctionType) -> list[str]:
-    """Paths of these files, sorted. A module of pyasr stands for what the kernel takes from it."""
+    """Sorted paths of these files. A module of pyasr that the kernel refers to counts as a whole."""
     seen: set[int] = set()
     files: set[str] = set()
     left = [function]
@@ -28,14 +28,14 @@ def sources_of(function: FunctionType) -> list[str]:
 
 
 def _referred(function: FunctionType) -> list[FunctionType | ModuleType]:
-    """Kernels and modules of pyasr among the globals that a function names."""
+    """Kernels and modules of pyasr among the globals that a function refers to."""
     values = [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
     kernels = [value.__wrapped__ for value in values if isinstance(getattr(value, "__wrapped__", None), FunctionType)]
     return kernels + [value for value in values if isinstance(value, ModuleType) and value.__name__.partition(".")[0] == _PACKAGE]
 
 
 def digest_of_sources(function: FunctionType) -> str:
-    """A digest of the content of these files."""
+    """Digest of the contents of the files of `sources_of`."""
     return hashlib.sha256("".join(map(_digest, sources_of(function))).encode()).hexdigest()
 
 

@@ -1,6 +1,6 @@
-"""Processes that need the same kernel at the same time: one compiles it, the others wait and load it from the cache.
+"""Coordination of processes that need the same kernel: one compiles it, the others wait and load it from the cache.
 
-The turn to compile is a lock of flock(2) on a file next to the kernel's in the cache. The system releases it when the process ends.
+The turn to compile is a flock(2) lock on a file next to the kernel's in the cache. The operating system releases it when the process ends.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import os
 import time
 from pathlib import Path
 
-_PATIENCE_S = 120.0  # then a process compiles for itself: the one that has the turn may be suspended
+_PATIENCE_S = 120.0  # after that, a process compiles by itself: the holder of the lock may be suspended
 _LOOK_S = 0.02
 
 
 class Turn:
-    """The turn to compile one kernel. `lock` is the file that stands for it while a process has it."""
+    """The turn to compile one kernel. `lock` is the lock file; it exists only while a process holds the turn."""
 
     def __init__(self, lock: Path):
         self._lock, self._file = lock, None
 
     def take(self) -> None:
-        """Wait for the turn. Without locks on the file system, or where no file can be written, processes do not wait for each other."""
+        """Wait for the turn. If the filesystem has no locks or is read-only, processes do not wait for each other."""
         if self._file is not None:
             return
         with contextlib.suppress(OSError):  # harmless: the kernel is compiled by several processes
@@ -30,7 +30,7 @@ class Turn:
             _wait_for(self._file)
 
     def end(self) -> None:
-        """Let others compile, or load what this process has compiled."""
+        """Release the turn: other processes load the kernel from the cache, or compile it."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # harmless: it is empty
                 os.unlink(self._lock)

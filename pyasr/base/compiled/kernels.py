@@ -1,5 +1,5 @@
-"""Compiled functions. numba, which compiles them, is imported when one is called for which no compiled code is kept, so programs that end
-early do not load it (`--help`, a wrong option, an output that is up to date), nor do jobs whose kernels have been compiled before.
+"""Compiled functions. numba is imported only when a function is called for which no compiled code is stored. Programs that end early
+(`--help`, a wrong option, an output that is up to date) and jobs whose kernels were compiled before do not import it.
 
     @njit(nogil=True, cache=True)
     def total(x): ...
@@ -21,12 +21,12 @@ _LOADING = threading.RLock()
 
 
 def njit(**options) -> Callable[[Callable], Kernel]:
-    """Decorator: compile a function by `numba.njit(**options)` when it is first called, or called by another that is compiled."""
+    """Decorator: compile a function with `numba.njit(**options)` when it is first called, also by another compiled function."""
     return lambda function: Kernel(function, options)
 
 
 class Kernel:
-    """A function that is compiled when it is first called; all other attributes are those of numba's dispatcher."""
+    """A function that is compiled at its first call; other attributes are those of numba's dispatcher."""
 
     def __init__(self, function: Callable, options: dict):
         functools.update_wrapper(self, function)
@@ -46,7 +46,7 @@ class Kernel:
 
     @property
     def _numba_type_(self):
-        """The type that numba gives this kernel where compiled code calls it."""
+        """numba's type of this kernel, for calls by compiled code."""
         import numba
 
         return numba.typeof(self._dispatcher)
@@ -59,7 +59,7 @@ class Kernel:
         return function(*arguments)
 
     def _first(self, kinds: tuple, arguments: tuple) -> Callable:
-        """What to call with arguments of these kinds, which it has not been called with before."""
+        """The callable for arguments of these kinds, at the first call with them."""
         if not self._options.get("cache") or not _are_plain(kinds) or len(kinds) < self._function.__code__.co_argcount:
             return self._dispatcher
         with _LOADING:
@@ -74,7 +74,7 @@ class Kernel:
         return self._by_kinds.get(kinds)
 
     def _compile(self, kinds: tuple, arguments: tuple) -> Callable:
-        """The same by numba, which writes the file."""
+        """The kernel for arguments of these kinds, compiled or loaded by numba; writes its file."""
         from pyasr.base.compiled import kernel_objects
         from pyasr.base.compiled.kernel_loading import compiled_object
 
@@ -90,7 +90,7 @@ class Kernel:
 
 
 def _kind_of(value) -> object:
-    """What the code that is compiled for a value depends on."""
+    """The properties of an argument on which its compiled code depends: type, and dtype, dimensions and layout of an array."""
     kind = type(value)
     if kind is np.ndarray or kind is np.memmap:
         return value.dtype, value.ndim, value.flags.num & _LAYOUT
@@ -100,7 +100,7 @@ def _kind_of(value) -> object:
 
 
 def _are_plain(kinds: tuple) -> bool:
-    """Whether these kinds say all: those of arrays, scalars, and tuples of them, with names or without."""
+    """Whether these kinds determine the code: arrays, scalars, and (named) tuples of them."""
     return all(map(_is_plain, kinds))
 
 
@@ -117,14 +117,14 @@ def _has_names(kind: tuple) -> bool:
 
 
 def loaded_kernels() -> list[tuple[str, str, list]]:
-    """(module, name, kinds of arguments) of the kernels that this process has loaded or compiled."""
+    """(module, name, list of kinds of arguments) of the kernels that this process has loaded or compiled."""
     found = [(module, name, kernel) for module, names in list(sys.modules.items()) if module.startswith("pyasr.")
              for name, kernel in vars(names).items() if isinstance(kernel, Kernel) and kernel.__module__ == module]  # fmt: skip
     return [(module, name, list(kernel._by_kinds)) for module, name, kernel in found if kernel._by_kinds]
 
 
 def load_kernels(kernels: list[tuple[str, str, list]]) -> None:
-    """Load what `loaded_kernels` gave in another process, which has imported the same modules."""
+    """Load the kernels that `loaded_kernels` returned in another process with the same imported modules."""
     for module, name, of_kernel in kernels:
         for kinds in of_kernel:
             getattr(sys.modules[module], name).load(kinds)

@@ -1,9 +1,9 @@
-"""Files and directories that survive a loss of power. All renaming of outputs is done here.
+"""Writing of files and directories that survive a power failure. All renames of outputs are done here.
 
     write, fsync of the file, rename, fsync of the directory
 
-Without the first fsync a file may be empty under its new name; without the second the renaming may be lost. Some file systems have no
-fsync of directories, and a directory without read permission cannot be opened for it; there the renaming is as durable as the file system
+Without the first fsync, a file may be empty under its new name; without the second, the rename may be lost. Some filesystems do not support
+fsync of directories, and a directory without read permission cannot be opened for it; there, a rename is as durable as the filesystem
 makes it.
 """
 
@@ -34,7 +34,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """fsync all that a directory holds, files before directories."""
+    """fsync everything below a directory, files before directories."""
     folders = [directory]
     for folder, names, files in os.walk(directory, onerror=_refuse):
         folders += [Path(folder, name) for name in names if not os.path.islink(Path(folder, name))]
@@ -46,16 +46,16 @@ def sync_tree(directory: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename a file or directory, replacing a file of the new name, and fsync the directories that hold the names."""
+    """Rename a file or directory, replacing a file of the new name, and fsync the parent directories."""
     source, target = Path(source), Path(target)
     os.replace(source, target)
     for folder in dict.fromkeys([target.parent, source.parent]):
-        with contextlib.suppress(PermissionError):  # harmless: a directory that may only be written in cannot be opened for fsync
+        with contextlib.suppress(PermissionError):  # harmless: a directory without read permission cannot be opened for fsync
             sync(folder)
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file or link with its time and mode. The copy gets its name when it is complete."""
+    """Copy a file or link with its time and mode. The copy is renamed to `target` when it is complete."""
     scratch = target.with_name(f".copy.{os.getpid()}.tmp")
     try:
         with keeping_name(target):
@@ -64,7 +64,7 @@ def copy(source: Path, target: Path) -> None:
             sync(scratch)
         rename(scratch, target)
     finally:
-        with contextlib.suppress(OSError):  # harmless: it is gone, or the first error is reported
+        with contextlib.suppress(OSError):  # harmless: it was renamed, or the first error is reported
             scratch.unlink()
 
 

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written, or damaged."""
+"""Parsing of JSON from untrusted or damaged files."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 from pyasr.base.system_errors import keeping_name
 from pyasr.base.utf8 import without_mark
 
-_MOST_LEVELS = 100  # of objects and lists within each other: what walks through them calls itself for each
+_MOST_LEVELS = 100  # of nested objects and lists: the functions that process them are recursive
 _TOO_DEEP = f"nested deeper than {_MOST_LEVELS} levels"
 
 
 def parse_object(text: str) -> dict:
-    """The JSON object that `text` is. Raises ValueError for what is none, and for one that is nested deeper than 100 levels."""
+    """Parse a JSON object. Raises ValueError if the text is not a JSON object or is nested deeper than 100 levels."""
     try:
         found = json.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     if not _is_shallow(found):
         raise ValueError(_TOO_DEEP)
     return found
 
 
 def parse_text_object(text: str) -> dict:
-    """`parse_object` for what is to be written to other files. Raises ValueError also for half a character (a lone surrogate, `\\ud83d`),
-    which none can hold."""
+    """`parse_object` for values that are written to other files. Also raises ValueError for a lone surrogate (`\\ud83d`), which UTF-8
+    cannot encode."""
     found = parse_object(text)
     if "\\u" in text:
         json.dumps(found, ensure_ascii=False).encode()
@@ -35,7 +35,7 @@ def parse_text_object(text: str) -> dict:
 
 
 def read_object(path: Path) -> dict:
-    """The JSON object that a file holds. Raises ValueError as `parse_object` does, and for bytes that are not UTF-8; UserError for UTF-16;
+    """Read a JSON object from a file. Raises ValueError as `parse_object` does and for bytes that are not UTF-8; UserError for UTF-16;
     OSError."""
     with keeping_name(path):
         return parse_object(without_mark(Path(path).read_bytes(), path).decode("utf-8"))

@@ -1,4 +1,4 @@
-"""Looks at files and directories, and removal of directories."""
+"""Existence of files and directories, and removal of directories."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyasr.base.system_errors import is_absence
 
 
 def existing_part(path: Path) -> Path:
-    """`path` itself, or the nearest directory above it that is there, in which it would be made."""
+    """`path` itself, or its nearest existing parent directory."""
     return next(place for place in (path, *path.parents) if os.path.exists(place))
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file, directory or link of this name exists. Unlike `os.path.lexists`, raises OSError where that is unknown."""
+    """Whether a file, directory or link of this name exists. Unlike `os.path.lexists`, raises OSError if that cannot be determined."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -26,7 +26,7 @@ def is_there(path: Path) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all it holds. An OSError names the whole path, as those of `shutil.rmtree` do not."""
+    """Remove a directory with its content. An OSError names the full path, unlike those of `shutil.rmtree`."""
 
     def refuse(function, path, raised) -> None:
         error = raised[1]

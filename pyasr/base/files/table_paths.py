@@ -1,7 +1,7 @@
 """Paths in tables such as feats.scp and wav.scp.
 
-Relative ones are taken from the directory where a recipe runs, as Kaldi's programs take them, so a recipe directory that is moved or copied
-goes on with its own archives. Where such a table is read from elsewhere, that directory is looked for above the table.
+Relative paths are relative to the directory in which a recipe runs, as in Kaldi, so a moved or copied recipe directory uses its own
+archives. If such a table is read from another directory, the recipe directory is searched above the table.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pyasr.base.files.pipes import is_command
 
 
 def as_named(path: Path) -> Path:
-    """How a table names `path`: as it was given, relative to the current directory, or absolute where it leads out of that."""
+    """The form of `path` in a table: as given, relative to the current directory; absolute if it contains `..`."""
     return Path(path) if ".." not in Path(path).parts else Path(path).absolute()
 
 
 def root_of(table: Path, entries: Iterable[str]) -> Path:
-    """The directory that relative paths among a table's entries begin in; empty for the current one.
+    """The directory to which relative paths in a table refer; empty for the current one.
 
-    That is the current directory where the table lies in it or below, else the nearest above the table, in which the folder of the first
-    relative path is found; the current one where there is none.
+    It is the first directory that contains the folder of the first relative path, among: the current directory, if the table is in or below
+    it, and the directories above the table, nearest first. If there is none, it is the current directory.
     """
     folder = next((folder for entry in entries if (folder := _folder(entry))), None)
     if folder is None:
@@ -34,10 +34,10 @@ def root_of(table: Path, entries: Iterable[str]) -> Path:
 
 
 def placed(root: Path, entry: str) -> str:
-    """An entry, its path led from the current directory: FILE, FILE:OFFSET; commands are as they were."""
+    """An entry (FILE, FILE:OFFSET) with its path relative to the current directory; commands are unchanged."""
     return entry if root == Path() or is_command(entry) else str(root / entry)
 
 
 def _folder(entry: str) -> str:
-    """The folder of a relative path, empty of other entries."""
+    """The folder of a relative path; '' for other entries."""
     return "" if entry.startswith("/") or is_command(entry) else os.path.dirname(entry)

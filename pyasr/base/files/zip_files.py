@@ -1,4 +1,4 @@
-"""Zip archives as numpy and torch write them: members stored as they are, none compressed."""
+"""Zip archives written by numpy and torch, whose members are not compressed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zipfile
 
 
 def check_stored(archive: zipfile.ZipFile) -> None:
-    """Raise BadZipFile where an open file's members are compressed, or lie over each other: they could unpack to any size."""
+    """Raise BadZipFile if members of an open archive are compressed or overlap, because they could unpack to any size."""
     members = archive.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size for member in members):
         raise zipfile.BadZipFile("members are compressed")

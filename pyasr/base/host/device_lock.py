@@ -1,14 +1,15 @@
-"""Who uses which GPU of this host: a lock for each, held while a job or the ranks of a job use it.
+"""Locks on the GPUs of this host: one per GPU, held while a job or the ranks of a job use it.
 
     (lock,) = claim([["5d7c...", "91ab..."]], {"5d7c...": "GPU 0", "91ab...": "GPU 1"}, Path("exp/dnn/log/train.log"))
     ...
     lock.release()
 
-Locks are those of flock(2), which vanish with the process, however it ends. Their files, one for each GPU, hold a line of JSON on who has
-it. They lie in /tmp/pyasr-UID, or where PYASR_LOCKS says; not in $TMPDIR, of which schedulers give every job one of its own.
+The locks are those of flock(2), which the kernel releases when the process ends. There is one lock file per GPU, with one line of JSON per
+holder. The files are in /tmp/pyasr-UID, or in the directory named by PYASR_LOCKS; not in $TMPDIR, because schedulers set it per job.
 
-A runner that has GPUs for its jobs holds their locks and tells the jobs which by a variable (`held_for_a_job`). What a job begins locks
-them once more, below the runner's lock: it is not refused, yet ranks, and programs that run side by side in one job, are kept apart.
+A runner that allocates GPUs to its jobs holds their locks and passes their names to the jobs in an environment variable
+(`held_for_a_job`). Processes of the job lock the same GPUs again, one level below the runner's lock: the job is not refused, but its ranks
+and programs that run side by side in it do not share a GPU.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 
 DIRECTORY = "PYASR_LOCKS"
-_HELD = "PYASR_GPUS_HELD"  # GPUs that runners around this process hold for it, each as often as there are such runners
-PATIENCE_S = 3.0  # a process that was killed needs a moment to give back its GPU
+_HELD = "PYASR_GPUS_HELD"  # GPUs that enclosing runners hold for this process, one entry per GPU and runner
+PATIENCE_S = 3.0  # a killed process needs a moment to release its GPU
 _LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Of a lock: its process, the log of its job, and when it took it."""
+    """Holder of a lock: its process, the log of its job, and the time at which it took the lock."""
 
     pid: int
     host: str
@@ -43,13 +44,13 @@ class Holder:
     since: str
 
     def lives(self) -> bool:
-        """Whether there still is such a process here."""
+        """Whether a process with this ID exists on this host."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
-            return True  # harmless: it is there, and another user's
+            return True  # harmless: the process exists and belongs to another user
         return True
 
     def __str__(self):
@@ -58,28 +59,28 @@ class Holder:
 
 @dataclass(frozen=True)
 class DeviceLock:
-    """One that this process has; `file` is its open file."""
+    """A lock that this process holds; `file` is the descriptor of the open lock file."""
 
     device: str
     file: int
 
     def release(self) -> None:
-        """Others may have the device now, even where a process that was forked from this one still has the file open."""
+        """Release the device, even if a process forked from this one still has the file open."""
         fcntl.flock(self.file, fcntl.LOCK_UN)
         os.close(self.file)
 
 
 def claim(choices: Sequence[Sequence[str]], names: Mapping[str, str], log: Path, share: bool = False, least: int | None = None,
           patience_s: float = PATIENCE_S) -> list[DeviceLock]:  # fmt: skip
-    """For each of these lists of devices in turn a lock on one that nobody uses; with `share`, if there is none, on one that the fewest
-    of the lists before have got.
+    """Lock one free device from each of these lists, in order. With `share`, if no device of a list is free, lock the one that has been
+    assigned to the fewest of the preceding lists.
 
-    names  what the devices are called in messages
-    log    of the job that wants them, for others
-    least  for how many lists there must be one [all]; if so, lists from the first on that finds none may stay without
+    names  names of the devices in messages
+    log    log of the requesting job, shown to other users of the device
+    least  number of lists that must get a device [all]; the first list without one, and all after it, get none
 
-    All are had at once or none, so that of two that want several at a time one gets them. Raises UserError, after `patience_s` seconds,
-    where others have too many.
+    Locks are taken all at once or not at all, so that one of two processes that request several devices succeeds. Raises UserError if too
+    few devices are free for `patience_s` seconds.
     """
     least, deadline = len(choices) if least is None else least, time.monotonic() + patience_s
     while len(locks := _claim_at_once(choices, log, share)) < least:
@@ -92,7 +93,7 @@ def claim(choices: Sequence[Sequence[str]], names: Mapping[str, str], log: Path,
 
 
 def held_for_a_job(locks: Sequence[DeviceLock]) -> dict[str, str]:
-    """What tells a job, as a part of its environment, that its runner has these locks for it."""
+    """Environment variables that pass these locks of the runner to its job."""
     return {_HELD: ",".join([*_held(), *(_key(lock.device) for lock in locks)])}
 
 
@@ -105,13 +106,13 @@ def _claim_at_once(choices: Sequence[Sequence[str]], log: Path, share: bool) -> 
             found = next(filter(None, (_lock(device, log, share) for device in devices)), None)
             if not found and not share:
                 break
-            locks.append(found or _lock_beside_others(devices[0], log))
+            locks.append(found or _lock_shared(devices[0], log))
     return locks
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """While no other process of this user takes locks."""
+    """Exclude other processes of this user from taking locks."""
     file = _open(_directory() / "choosing")
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -121,7 +122,7 @@ def _alone() -> Iterator[None]:
 
 
 def _lock(device: str, log: Path, share: bool) -> DeviceLock | None:
-    """A lock on a device that nobody uses, which other locks can stand beside with `share`."""
+    """An exclusive lock on a free device, or a shared lock with `share`; None if the device is in use."""
     file = _open(_path(device))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,8 +136,8 @@ def _lock(device: str, log: Path, share: bool) -> DeviceLock | None:
     return DeviceLock(device, file)
 
 
-def _lock_beside_others(device: str, log: Path) -> DeviceLock:
-    """A lock beside those of others who share the device. Beside one who does not, nothing is locked."""
+def _lock_shared(device: str, log: Path) -> DeviceLock:
+    """A shared lock on a device that others share; if another process holds it exclusively, the file is opened but not locked."""
     file = _open(_path(device))
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -146,12 +147,12 @@ def _lock_beside_others(device: str, log: Path) -> DeviceLock:
 
 def _introduce(file: int, log: Path) -> None:
     holder = Holder(os.getpid(), socket.gethostname(), str(Path(log).absolute()), time.strftime("%Y-%m-%d %H:%M:%S"))
-    with contextlib.suppress(OSError):  # harmless on a full disk: the lock holds all the same
+    with contextlib.suppress(OSError):  # harmless on a full disk: the lock is valid without its record
         os.write(file, (json.dumps(asdict(holder)) + "\n").encode())
 
 
 def _holder(device: str) -> Holder | None:
-    """Who has a device that is locked: the last who took it and lives, or the last; None where that is not known."""
+    """Holder of a locked device: the last one that is alive, or the last one; None if unknown."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         holders = [Holder(**json.loads(line)) for line in _path(device).read_text(encoding="utf-8").splitlines()]
         return next((holder for holder in reversed(holders) if holder.lives()), holders[-1] if holders else None)
@@ -159,12 +160,12 @@ def _holder(device: str) -> Holder | None:
 
 
 def _refusal(choices: Sequence[Sequence[str]], ours: set[str], names: Mapping[str, str]) -> UserError:
-    """For the last of these lists there was nothing left, although for those before there was."""
+    """The error for the last of these lists, which found no free device although those before it did."""
     others = list(dict.fromkeys(device for devices in choices for device in devices if device not in ours))
     if not others:
-        raise ValueError("more devices are wanted than there are")
+        raise ValueError("more devices requested than available")
     more = "" if len(others) == 1 else f", {len(others) - 1} more as well" if len(others) > 2 else f", {names[others[1]]} as well"
-    todo = "wait until that has ended, allow another by CUDA_VISIBLE_DEVICES, or share it with --share-devices true"
+    todo = "wait until it ends, select another GPU with CUDA_VISIBLE_DEVICES, or share it with --share-devices true"
     return UserError(f"{names[others[0]]} ({others[0]}) is used by {_holder(others[0]) or 'another process'}{more}; {todo}")
 
 
@@ -173,7 +174,7 @@ def _held() -> list[str]:
 
 
 def _key(device: str) -> str:
-    """What stands for a device in names of files: its UUID has the form `GPU-5d7c...` for the driver's programs, `5d7c...` for torch."""
+    """The UUID of a device as part of a file name; the driver's programs print it as `GPU-5d7c...`, torch as `5d7c...`."""
     return re.sub(r"[^\w.-]", "_", device.removeprefix("GPU-").lower())
 
 
@@ -184,23 +185,23 @@ def _path(device: str) -> Path:
 def _directory() -> Path:
     named = os.environ.get(DIRECTORY)
     path = Path(named or f"/tmp/pyasr-{os.getuid()}")
-    with _told_of(path):
+    with _refusing_unusable(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = path.lstat().st_uid
     if not named and (owner != os.getuid() or path.is_symlink()):
-        raise UserError(f"{path}: it is to say who uses which GPU, but another user has made it; name a directory of yours by {DIRECTORY}")
+        raise UserError(f"{path}: the directory of GPU locks belongs to another user; set {DIRECTORY} to a directory of your own")
     return path
 
 
 def _open(path: Path) -> int:
-    with _told_of(path):
+    with _refusing_unusable(path):
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 @contextlib.contextmanager
-def _told_of(path: Path) -> Iterator[None]:
+def _refusing_unusable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         why = error.strerror or str(error)
-        raise UserError(f"{path}: {why}, so that it cannot be seen who uses which GPU; name another directory by {DIRECTORY}") from None
+        raise UserError(f"{path}: {why}, so that GPUs cannot be locked; set {DIRECTORY} to another directory") from None

@@ -1,5 +1,4 @@
-"""The main memory of this host, and what the control groups of this process, as Slurm and containers set them, and its own limits leave of
-it."""
+"""Main memory of this host, and the part of it that control groups (of Slurm or a container) and resource limits leave to this process."""
 
 from __future__ import annotations
 
@@ -15,33 +14,33 @@ _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def free_bytes() -> int | None:
-    """Bytes that this process may still take; None where that is not known."""
+    """Bytes that this process can still allocate; None if unknown."""
     return _least(_of_host("MemAvailable:"), free_in_group())
 
 
 def total_bytes() -> int | None:
-    """Bytes of this host, or the limit of a control group where that is lower; None where that is not known."""
+    """Bytes of the host, or the limit of a control group if that is lower; None if unknown."""
     return _least(_of_host("MemTotal:"), limit_of_group())
 
 
 def free_in_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
-    """What the limits of this process's control groups leave; None where there are no such groups."""
+    """Bytes left by the limits of this process's control groups; None if it has none."""
     return _in_groups(_left_in, root, own)
 
 
 def left_in_limits() -> float:
-    """What this process's own limits (`ulimit -v`, `ulimit -d`) leave; infinite where there are none, or nothing is known."""
+    """Bytes left by the limits of this process (`ulimit -v`, `ulimit -d`); infinite if unlimited or unknown."""
     limits = {field: resource.getrlimit(kind)[0] for kind, field in _OWN_LIMITS.items()}
     try:
         taken = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
         left = [most - 1024 * int(taken[field].split()[0]) for field, most in limits.items() if most != resource.RLIM_INFINITY]
         return min(left, default=math.inf)
     except (OSError, ValueError, KeyError):
-        return math.inf  # harmless: no Linux
+        return math.inf  # harmless: not Linux
 
 
 def limit_of_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
-    """The lowest limit of this process's control groups; None where there are no such groups."""
+    """Lowest memory limit of this process's control groups in bytes; None if it has none."""
     return _in_groups(_limit_of, root, own)
 
 
@@ -54,11 +53,11 @@ def _of_host(name: str) -> int | None:
         with open("/proc/meminfo", encoding="utf-8") as f:
             return next(1024 * int(line.split()[1]) for line in f if line.startswith(name))
     except (OSError, StopIteration):
-        return None  # harmless: no Linux, so nothing is known
+        return None  # harmless: not Linux, so the value is unknown
 
 
 def _in_groups(bytes_of: Callable[[Path], float], root: Path, own: Path) -> float | None:
-    """The least of `bytes_of` over this process's groups and those above them."""
+    """Minimum of `bytes_of` over this process's control groups and their parents."""
     try:
         lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
         tops = {"": root, "memory": root / "memory"}  # of versions 2 and 1
@@ -66,11 +65,11 @@ def _in_groups(bytes_of: Callable[[Path], float], root: Path, own: Path) -> floa
         groups = [group for top, last in own_groups for group in (last, *last.parents) if top in (group, *group.parents)]
         return min(map(bytes_of, groups), default=None)
     except (OSError, ValueError, KeyError):
-        return None  # harmless: what cannot be read is no limit that we know
+        return None  # harmless: a limit that cannot be read is unknown
 
 
 def _left_in(group: Path) -> float:
-    """Bytes that a group may still take; caches of files can be given up."""
+    """Bytes that a group may still allocate; inactive file cache counts as free."""
     for limit, taken, cached in _NAMES_IN_GROUPS:
         if (most := _read_limit(group / limit)) != math.inf:
             numbers = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
@@ -83,6 +82,6 @@ def _limit_of(group: Path) -> float:
 
 
 def _read_limit(path: Path) -> float:
-    """Bytes; infinite where there is no limit."""
+    """A limit in bytes; infinite if there is none."""
     text = path.read_text(encoding="utf-8").strip() if path.exists() else "max"
     return math.inf if text == "max" else int(text)

@@ -1,4 +1,4 @@
-"""Work in threads: on a stream of items by several at once, or beside a block."""
+"""Threads: parallel processing of a stream of items, and a background thread for the duration of a block."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:
-    """`work` of each item, in their order, `num_threads` at a time; at most 2 * num_threads are under way. One thread is the caller's own.
+    """Results of `work` for each item, in order, computed by `num_threads` threads with at most 2 * num_threads items pending. With one
+    thread, the caller computes them itself.
 
-    Raises what `work` raises, in its place.
+    An exception of `work` is raised at the position of its item.
     """
     if num_threads <= 1:
         yield from map(work, items)

@@ -1,6 +1,6 @@
 """Entry point of one job of `run_jobs`: `python -m pyasr.base.jobs.job MODULE:FUNCTION SPEC.json JOB` calls FUNCTION(spec, JOB).
 
-When it has returned, SPEC.JOB.done is written: the job's proof of success, because a runner may exit with status 0 and have run nothing.
+When the function has returned, SPEC.JOB.done is written. It proves success: a runner can exit with status 0 without having run the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyasr.base.system_errors import as_user_error
 
 
 def resolve(name: str):
-    """The function that `module:function` names. Raises UserError when there is none."""
+    """The function named by `module:function`. Raises UserError if it does not exist."""
     module, _, function = name.partition(":")
     with without_collection():
         found = getattr(importlib.import_module(module), function, None)
@@ -28,7 +28,7 @@ def resolve(name: str):
 
 
 def done_marker(spec: Path, job: int) -> Path:
-    """Where job `job` leaves its mark when it has ended well: `log/extract.spec.json` -> `log/extract.spec.3.done`."""
+    """The file that marks job `job` as successful: `log/extract.spec.json` -> `log/extract.spec.3.done`."""
     return Path(spec).with_suffix(f".{job}.done")
 
 
@@ -40,10 +40,10 @@ def main(argv: list[str]) -> int:
         resolve(name)(options.load(spec), job)
         done_marker(spec, job).touch()
     except Exception as error:
-        told = as_user_error(error)
-        if told is None:
+        user_error = as_user_error(error)
+        if user_error is None:
             raise
-        print(f"error: {told}", flush=True)
+        print(f"error: {user_error}", flush=True)
         return 1
     return 0
 

@@ -1,12 +1,12 @@
-"""The jobs of a group as forks of one process that has imported what they need:
+"""Run the jobs of a group as forks of one process that has already imported their libraries:
 `python -m pyasr.base.jobs.job_forks MODULE:FUNCTION SPEC.json SOCKET`, which run.pl starts (`pyasr.cluster.runner.job_template`).
 
-Over the socket comes {"job": 3, "environment": {...}} with two files, the job's log and a pipe; back goes the process that will be the job.
-It is a process of its own in every way: leader of a session, child of run.pl, with its own memory, which begins as a copy of this one's.
-It does nothing until run.pl, which then knows it, has written to the pipe, and nothing at all where that is closed instead.
+A request on the socket is {"job": 3, "environment": {...}} with two file descriptors, the job's log and a pipe; the reply is the ID of the
+process that becomes the job. The job is an independent process: a session leader, a child of run.pl, with its own memory, which starts as a
+copy of this process's. It waits until run.pl, which then knows its ID, writes to the pipe; if the pipe is closed instead, it exits.
 
-The first job that ends well says which libraries it has imported and which kernels it has loaded; those are here for all that follow. A
-process with threads is not forked: where an import has started some, this process ends, and run.pl starts each job by itself.
+The first job that succeeds reports which libraries it imported and which kernels it loaded; this process loads them, too, for all later
+jobs. A process with threads is not forked: if an import has started threads, this process ends, and run.pl starts each job by itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REPORT_BYTES = 1 << 17
 
 
 class Template:
-    """What this process has, and the jobs that it has forked."""
+    """The state of this process, and the forking of jobs."""
 
     def __init__(self, name: str, spec: str, channel: socket.socket):
         self.name, self.spec, self.channel = name, spec, channel
@@ -54,8 +54,8 @@ class Template:
                 os.close(file)
 
     def _fork(self, request: dict, log: int, go: int) -> int:
-        """The process that will be a job. Its parent ends at once, which makes it a child of run.pl."""
-        gc.freeze()  # else the collector would copy all pages that jobs share
+        """Fork a job; its process ID. The intermediate parent exits at once, so that run.pl becomes the parent."""
+        gc.freeze()  # otherwise garbage collection would copy all pages that jobs share
         reader, writer = os.pipe()
         if not (parent := os.fork()):
             if not os.fork():
@@ -68,7 +68,7 @@ class Template:
         return process
 
     def _be(self, request: dict, log: int, go: int, writer: int) -> NoReturn:
-        """The job's own life."""
+        """Become the job: new session, standard streams, environment; then run it and exit."""
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
@@ -86,7 +86,7 @@ class Template:
         _leave_like_a_program(argv, socket.socket(fileno=kept[0]) if kept else None)
 
     def _learn(self) -> None:
-        """Import and load what the first job had in the end. Harmless where that cannot be: jobs do so themselves."""
+        """Import the modules and load the kernels that the first job reported. Without a report, jobs import them themselves."""
         if self.has_learned:
             return
         try:
@@ -100,11 +100,11 @@ class Template:
 
 
 def _leave_like_a_program(argv: list[str], report: socket.socket | None) -> NoReturn:
-    """Run the job, and end this process as Python ends one that has run it."""
+    """Run the job and exit with the status and output that Python would give the program."""
     try:
         status = job.main(argv)
         if report and not status:
-            _tell(report)
+            _report(report)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
@@ -120,19 +120,19 @@ def _leave_like_a_program(argv: list[str], report: socket.socket | None) -> NoRe
 
 
 def _close_files(first: int) -> None:
-    """Close all open files from this number on, as for a program that is started."""
+    """Close all file descriptors from this number on, as for a newly started program."""
     for number in [int(name) for name in os.listdir("/proc/self/fd")]:
         if number >= first:
-            with contextlib.suppress(OSError):  # harmless: it was the listing itself
+            with contextlib.suppress(OSError):  # harmless: it was the descriptor of the directory listing
                 os.close(number)
 
 
-def _tell(report: socket.socket) -> None:
-    """Say what this job has imported and loaded: pyasr's modules and, of libraries, the packages."""
+def _report(channel: socket.socket) -> None:
+    """Send the names of imported modules (pyasr's modules; packages of other libraries) and of loaded kernels."""
     packages = {name.partition(".")[0] if not name.startswith("pyasr.") else name: None for name in sys.modules}
     found = [name for name in packages if getattr(sys.modules.get(name), "__spec__", None)]
-    with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):  # harmless: others say it, or each imports it again
-        report.send(pickle.dumps((found, loaded_kernels())), socket.MSG_DONTWAIT)
+    with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):  # harmless: another job reports, or jobs import
+        channel.send(pickle.dumps((found, loaded_kernels())), socket.MSG_DONTWAIT)
 
 
 def _is_alone() -> bool:
@@ -143,7 +143,7 @@ def _is_alone() -> bool:
 def main(argv: list[str]) -> None:
     """Serve the run.pl at the other end of a socket: `argv` = [MODULE:FUNCTION, SPEC.json, SOCKET]."""
     die_with_parent(signal.SIGKILL)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):  # warnings before an end are for run.pl
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # a scheduler's warnings before the time limit are for run.pl
         signal.signal(number, signal.SIG_IGN)
     Template(argv[0], argv[1], socket.socket(fileno=int(argv[2]))).serve()
     sys.stdout.flush()

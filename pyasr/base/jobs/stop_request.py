@@ -1,10 +1,10 @@
-"""How a job is asked to end soon: by a file that its runner makes when a scheduler warns of its end.
+"""Requests that a job save its state and end: a file that the runner creates when the scheduler announces the end of the job.
 
     in the runner   environment[VARIABLE] = str(path); path.touch()
     in the job      if is_stop_requested(): save; raise StopRequested("saved at 1200 frames")
 
-A file is what all schedulers and MPIs leave alone: signals reach sometimes the ranks, sometimes mpiexec, and sometimes end either. By
-another the runner knows which jobs look for the first, and are worth waiting for:
+A file is used because schedulers and MPIs deliver signals differently: to the ranks or to mpiexec, and some end either of them. With a
+second file, a job shows that it looks for requests, so that the runner waits for it:
 
     in the job      with heeding(rank == 0): ...
 """
@@ -17,24 +17,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VARIABLE = "PYASR_STOP_FILE"
-TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: exit status of a job that has saved what it has, and can go on when it is run again
+TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: exit status of a job that has saved its state and can be resumed
 
 
-SAVING_S = 20.0  # that a runner which is to end waits for its jobs to save what they have
+SAVING_S = 20.0  # for which a runner waits for its jobs to save their state before it ends
 
 
 class StopRequested(Exception):
-    """The work was asked to end, and has saved what it has; the argument says how far it is."""
+    """Raised after a request to end, when the state is saved; the argument is the position in the work."""
 
 
 def sign_of_heed(stop_file: Path) -> Path:
-    """What is there as long as a job looks for its file."""
+    """The file that exists while a job looks for requests in its stop file."""
     return Path(stop_file).with_suffix(".heeds")
 
 
 @contextlib.contextmanager
 def heeding(speaks: bool) -> Iterator[None]:
-    """Have the runner of this process's job, if it has one, know that the job looks for requests to end; one of its processes speaks."""
+    """Show the runner, if there is one, that this job looks for requests to end. `speaks` is true in one process of the job."""
     sign = sign_of_heed(Path(os.environ[VARIABLE])) if speaks and VARIABLE in os.environ else None
     if sign is None:
         yield
@@ -47,5 +47,5 @@ def heeding(speaks: bool) -> Iterator[None]:
 
 
 def is_stop_requested() -> bool:
-    """Whether this process's job was asked to end. On other hosts than the first, nobody need know."""
+    """Whether this process's job was asked to end. The file need not be visible on hosts other than the first."""
     return os.path.exists(os.environ.get(VARIABLE, ""))

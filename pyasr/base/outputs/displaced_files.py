@@ -1,10 +1,10 @@
-"""What a replaced output held beside its own files: kept in `.OUT.changed`, next to it.
+"""Keep the foreign content of a replaced output in `.OUT.changed`, next to the output.
 
-That is everything that the output's own run has not written: outputs of other steps, their unfinished runs with all checkpoints, and
-files and folders of a user; but for outputs that were made from the one that is replaced, which go with it, as a graph and decodings
-with their model, unless they are trained networks. Each is moved as a whole, by one renaming, so that it costs no room and a kill leaves
-it in one of the two places. Only what is kept there already with the same content goes with the output, and so do logs (log/, q/), hidden
-files, and copies that stand beside an output they were copied from, as DATA/feats.scp does.
+Foreign content is everything that the output's own run did not write: outputs of other steps, their unfinished runs with all checkpoints,
+and files and folders of the user. Outputs derived from the replaced one, such as the graph and decodings of a model, are not kept, unless
+they are trained networks. Each entry is moved by one rename, so that moving needs no disk space and a kill leaves the entry in one of the
+two places. Not kept are entries that `.OUT.changed` already contains with the same content, logs (log/, q/), hidden files, and
+copies next to the output they were copied from, such as DATA/feats.scp.
 """
 
 from __future__ import annotations
@@ -28,30 +28,32 @@ _LONG_NAME_BYTES = 100
 
 
 def short_name(name: str) -> str:
-    """The name, or where it is so long that no more may be put beside it, its digest."""
+    """The name; its digest if the name is too long to append a suffix."""
     content = os.fsencode(name)
     return name if len(content) <= _LONG_NAME_BYTES else hashlib.sha256(content).hexdigest()[:16]
 
 
 def aside_of(out: Path) -> Path:
-    """Where things of this output are kept."""
+    """The directory that keeps the foreign content of this output."""
     return out.with_name(f".{short_name(out.name)}.changed")
 
 
 def is_aside(path: Path) -> bool:
-    """Whether it lies in something half written, in an output that was replaced or that a user keeps as OUT.old, or among kept files."""
+    """Whether a path is part of a scratch directory, of a replaced output (.OUT.old, or OUT.old kept by the user) or of kept content."""
     return any(part.endswith((".tmp", ".old", ".changed")) for part in Path(path).parts)
 
 
 def keep_changed(out: Path, names: list[str]) -> None:
-    """Copy changed files of an output to `.OUT.changed`: they may have been changed on purpose."""
+    """Copy changed files of an output to `.OUT.changed`, because the change may be intended."""
     for name in names:
         if is_there(out / name):
             keep_copy(out / name, aside_of(out) / name)
 
 
 def keep_copy(path: Path, place: Path) -> Path:
-    """Where a copy of the file lies: at `place`, or where another file is kept there already, at the first of PLACE.2, PLACE.3, ..."""
+    """Copy the file to `place`, or to the first free one of PLACE.2, PLACE.3, ... if another file is there; the path of the copy.
+
+    A place that already has the same content is returned without copying."""
     kept, is_there = _free_or_equal(path, place)
     if not is_there:
         durable.copy(path, kept)
@@ -59,13 +61,14 @@ def keep_copy(path: Path, place: Path) -> Path:
 
 
 def keep_others(out: Path) -> None:
-    """Move what the output's own run has not written to `.OUT.changed`, and say so. Where this is broken off, it is gone on with."""
+    """Move foreign content of an output to `.OUT.changed` and report it on standard output. An interrupted move can be repeated."""
     others = other_entries(out)
     if others:
         names = [str(path.relative_to(out)) for path in others]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        found = f"{', '.join(names[:_MOST_NAMED])}{more}, which it has not made"
-        print(f"{out} is replaced: {found}, kept in {aside_of(out)}; remove there what you do not need", flush=True)
+        found = f"{', '.join(names[:_MOST_NAMED])}{more}"
+        print(f"{out} is replaced; files that its step did not write ({found}) are moved to {aside_of(out)}; "
+              "remove the ones that you do not need", flush=True)  # fmt: skip
     for path in others:
         kept, is_there = _free_or_equal(path, aside_of(out) / path.relative_to(out))
         if not is_there:
@@ -73,7 +76,7 @@ def keep_others(out: Path) -> None:
 
 
 def other_entries(out: Path) -> list[Path]:
-    """Files, links and folders in a stage output that its own run has not written; of a folder that holds nothing else, the folder."""
+    """Files, links and folders of a stage output that its own run did not write; a folder without files of the run is listed as a whole."""
     made = _files_of(out)
     nested = [path.parent for path in sorted(files_below(out)) if path.name == DONE and path.parent != out]
     while gone := [output for output in nested if _goes_with(output, made) and not any(parent in nested for parent in output.parents)]:
@@ -87,7 +90,7 @@ def _files_of(output: Path) -> set[Path]:
 
 
 def _goes_with(output: Path, made: set[Path]) -> bool:
-    """Whether an output was made from files that are replaced, and is none of those that take long to be made anew."""
+    """Whether an output is derived from the replaced files and is not marked as precious (expensive to compute again)."""
     done, places = read_done(output) or {}, {os.path.realpath(path) for path in made}
     return not done.get("precious", True) and not places.isdisjoint(map(os.path.realpath, done["inputs"]))
 
@@ -98,7 +101,8 @@ def unfinished_runs(out: Path) -> list[Path]:
 
 
 def _others_in(folder: Path, made: set[Path], around: set[Path], is_listed: bool) -> Iterator[Path]:
-    """`is_listed`: whether the output has told its files; of one that has not, only outputs and runs of other steps are known as such."""
+    """Foreign entries below a folder. `is_listed`: the done-file lists the files of the output; otherwise only outputs and runs of other
+    steps are recognised as foreign."""
     entries = sorted(folder.iterdir())
     outputs = [path for path in entries if (path / DONE).exists()]
     for path in entries:
@@ -116,20 +120,20 @@ def _is_of_a_step(folder: Path) -> bool:
 
 
 def _goes_along(folder: Path, is_in_output: bool) -> bool:
-    """Whether a folder is an output's own log, a replaced output that was to be removed, or without a file."""
+    """Whether a folder need not be kept: the output's own log, a replaced output that awaits removal, or a folder without files."""
     own_log = is_in_output and folder.name in _LOGS
     replaced = folder.name.startswith(".") and folder.name.endswith(".old") and (folder / DONE).exists()
     return own_log or replaced or not any(files_below(folder))
 
 
 def _is_copy_of_any(path: Path, outputs: list[Path]) -> bool:
-    """Whether a file is a copy of that of its name in one of these outputs."""
+    """Whether a file is a copy of the file of the same name in one of these outputs."""
     originals = (output / path.name for output in outputs)
     return path.is_file() and any(original.is_file() and filecmp.cmp(path, original, shallow=False) for original in originals)
 
 
 def _free_or_equal(path: Path, place: Path) -> tuple[Path, bool]:
-    """The first of PLACE, PLACE.2, PLACE.3, ... that is free or has the content of `path`; whether it has."""
+    """The first of PLACE, PLACE.2, PLACE.3, ... that is free or has the content of `path`; whether it has that content."""
     place.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
         kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
@@ -140,7 +144,7 @@ def _free_or_equal(path: Path, place: Path) -> tuple[Path, bool]:
 
 
 def _is_same(path: Path, other: Path) -> bool:
-    """Whether two files, links or folders have the same content; when and by whom it was made plays no part."""
+    """Whether two files, links or folders have the same content; times and owners are ignored."""
     if path.is_symlink() or other.is_symlink():
         return path.is_symlink() and other.is_symlink() and os.readlink(path) == os.readlink(other)
     if path.is_dir() and other.is_dir():

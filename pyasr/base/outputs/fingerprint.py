@@ -1,9 +1,9 @@
-"""Fingerprints: what identifies the content of files and directories, whatever made them and whenever.
+"""Fingerprints: identifiers of the content of files and directories.
 
-Two things with the same content have the same fingerprint: times, machines and commands play no part.
+Two files or directories with the same content have the same fingerprint, independent of times, hosts and commands.
 
-A done-file keeps size, time and digest of each file of its output, so that one that was damaged or changed since is found at the cost of
-looking at sizes and times; only a file with another time than it had is read.
+A done-file records the size, time and digest of each file of its output. A file that was damaged or changed is found by comparing sizes
+and times; a file is read only if its time differs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from pyasr.base.files.table_paths import root_of
 from pyasr.base.system_errors import is_absence, naming
 
 DONE = ".done.json"
-_ASIDE = ("log/", "q/", ".")  # q/: what a scheduler was given, and what it says, which may be after the end
+_ASIDE = ("log/", "q/", ".")  # q/: submitted scripts and output of the scheduler, which may arrive after the step has ended
 _BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
-_OF_ARCHIVES = 1 << 16, 16  # bytes of a block, and blocks, that are looked at in archives that no step has made
+_OF_ARCHIVES = 1 << 16, 16  # bytes per block and number of blocks read from archives that are not part of a stage output
 _FROM_OFFSET = re.compile(r":[0-9]+(\[[0-9:, ]*\])?\s*$")
 _MISSING = "missing"
 
 
 def fingerprint(path: Path) -> str:
-    """Of a file; of a table (.scp) together with the stage outputs that it points into; of a directory; 'missing' if there is nothing.
+    """Fingerprint of a file, of a table (.scp) together with the stage outputs that it refers to, or of a directory; 'missing' if the path
+    does not exist.
 
-    A stage output is known by the content it had when it was completed, any other directory is read. Raises UserError where one of its
-    files is no longer as it was then.
+    A stage output is identified by the content it had when it was completed; any other directory is read. Raises UserError if a file of a
+    stage output has changed since.
     """
     path = Path(path)
     if path.is_dir():
@@ -46,14 +47,14 @@ def fingerprint(path: Path) -> str:
 
 
 def _stage_output_fingerprint(directory: Path) -> str | None:
-    """None where it is no complete output."""
+    """Fingerprint from the done-file; None if the directory is not a complete output."""
     done = read_done(directory) or {}
     _check_as_made(directory, done)
     return done.get("content")
 
 
 def _folder_fingerprint(directory: Path, done: dict, folder: str) -> str:
-    """Of a folder of a stage output, by the content that it had when the output was completed; '' where it had none."""
+    """Fingerprint of a folder of a stage output, from the done-file; '' if the folder had no files."""
     files = {name: state for name, state in done.get("files", {}).items() if name.startswith(f"{folder}/")}
     _check_as_made(directory, {**done, "files": files})
     return content_of(files) if files else ""
@@ -61,18 +62,18 @@ def _folder_fingerprint(directory: Path, done: dict, folder: str) -> str:
 
 def _check_as_made(directory: Path, done: dict) -> None:
     if changed := changed_files(directory, done):
-        found = f"{directory}: {changed[0]} is not as it was made: damaged, changed or lost"
+        found = f"{directory}: {changed[0]} was changed, damaged or removed after the step had written it"
         own = f"remove {directory / DONE} if the change is your own"
-        raise UserError(f"{found}; make {directory} again by '{done.get('command', 'the same command')}', or {own}")
+        raise UserError(f"{found}; run '{done.get('command', 'the same command')}' again, or {own}")
 
 
 def directory_fingerprint(directory: Path) -> str:
-    """Of the names and contents of all files in a directory that count as its content."""
+    """Fingerprint of the names and contents of all files in a directory that count as its content."""
     return content_of(file_states(directory))
 
 
 def file_states(directory: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> dict[str, list]:
-    """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content.
+    """Map of file name -> [bytes, time of the last change in ns, digest], for all files in a directory that count as its content.
 
     known  {(inode, bytes, time of the last change in ns): digest} of files that need not be read
     """
@@ -93,12 +94,12 @@ def _refuse(error: OSError) -> None:
 
 
 def counts(name: str) -> bool:
-    """Whether the file of this name in a directory is part of its content, as hidden ones and those in its log/ and q/ are not."""
+    """Whether the file of this name is part of the content of its directory; hidden files and files in log/ and q/ are not."""
     return not name.startswith(_ASIDE)
 
 
 def content_of(states: dict[str, list]) -> str:
-    """The fingerprint of a directory with these files."""
+    """Fingerprint of a directory with these files."""
     digest = hashlib.sha256()
     for name, (_, _, file_digest) in states.items():
         digest.update(f"{name}\0{file_digest}\n".encode())
@@ -106,7 +107,7 @@ def content_of(states: dict[str, list]) -> str:
 
 
 def changed_files(directory: Path, done: dict) -> list[str]:
-    """Files of a stage output that are not as its done-file has them; those of earlier versions may list q/, or nothing at all."""
+    """Files of a stage output that differ from its done-file. Done-files of earlier versions may list q/, or no files."""
     return [name for name, state in done.get("files", {}).items() if counts(name) and not is_still(Path(directory) / name, state)]
 
 
@@ -118,7 +119,7 @@ def file_state(path: Path, known: Mapping[tuple[int, int, int], str] = MappingPr
 
 
 def is_still(path: Path, state: list) -> bool:
-    """Whether a file has the content of `file_state`; it is read only where its time is another."""
+    """Whether a file still has the recorded state; it is read only if its time differs."""
     try:
         found = path.stat()
     except OSError as error:
@@ -129,28 +130,29 @@ def is_still(path: Path, state: list) -> bool:
 
 
 def read_done(directory: Path) -> dict | None:
-    """The content of a complete output's done-file, or None. Raises OSError where it cannot be read: the output may be complete."""
+    """Content of the done-file of a complete output; None if the output is incomplete. Raises OSError if the file cannot be read, because
+    the output may be complete."""
     try:
         done = read_object(Path(directory) / DONE)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None  # harmless: an output without a whole done-file is simply not complete
+        return None  # harmless: an output without a valid done-file is incomplete
     complete = all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
     return done if complete and {"options", "inputs"} <= done.keys() else None
 
 
 def digest_of(path: Path) -> str:
-    """Of the content of a file, as done-files have it."""
+    """Digest of a file as recorded in done-files."""
     return _file_digest(path).hexdigest()
 
 
 def is_hashed_as_a_whole(num_bytes: int) -> bool:
-    """Whether the digest of a file of this size is that of all its bytes, and not of samples."""
+    """Whether the digest of a file of this size covers all bytes, not sampled blocks."""
     return num_bytes <= _BLOCK_BYTES * _MAX_BLOCKS
 
 
 def _file_digest(path: Path, blocks: tuple[int, int] | None = None):
-    """SHA-256 of a file; of one that has more than so many `blocks` (bytes of one, number), of its size and as many, evenly spaced from its
-    first to its last."""
+    """SHA-256 of a file. For a file larger than `blocks` (bytes per block, number of blocks): of its size and of that many evenly spaced
+    blocks from the first to the last."""
     block_bytes, max_blocks = blocks or (_BLOCK_BYTES, _MAX_BLOCKS)
     size, digest = path.stat().st_size, hashlib.sha256()
     if size > block_bytes * max_blocks:
@@ -169,8 +171,8 @@ def _blocks(size: int, block_bytes: int, max_blocks: int) -> Iterable[int]:
 
 
 def _contents_pointed_into(table: Path) -> Iterator[str]:
-    """Of stage outputs, or folders of them, that hold files named in the second column of a table, and of archives elsewhere (FILE:OFFSET);
-    commands and other files are passed over."""
+    """Fingerprints of the stage outputs, or folders of them, that contain files named in the second column of a table, and digests of
+    other archives (FILE:OFFSET). Commands and other files are ignored."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
         named = dict.fromkeys(_without_offset(place) for line in f for place in line.split(maxsplit=1)[1:])
     places: dict[str, list[str]] = {}
@@ -190,7 +192,7 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
 
 
 def _without_offset(place: str) -> str:
-    """FILE: of FILE:OFFSET, with a range of rows or without; another entry as it is."""
+    """`FILE:` for an entry FILE:OFFSET, with or without a range of rows; other entries unchanged."""
     file, colon, offset = place.rpartition(":")
     digits = offset.rstrip()
     return f"{file}:" if colon and digits.isdigit() and digits.isascii() else _FROM_OFFSET.sub(":", place)

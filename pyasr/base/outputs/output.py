@@ -1,11 +1,11 @@
-"""Outputs that are either complete or not there: write beside, rename over.
+"""Outputs that are either complete or absent: they are written under a scratch name and renamed.
 
-A step's output directory OUT is written as OUT.tmp and renamed when the step has ended well, with `.done.json` inside: the options,
-the fingerprints of the inputs it was made from and of what it holds, and what made it. The output of before is `.OUT.old` meanwhile.
-What no step has made is never removed, under whichever of these names it is found.
+A step writes its output directory OUT as OUT.tmp and renames it at the successful end. The done-file `.done.json` in it records the
+options, the fingerprints of inputs and files, and what computed the output (`pyasr.base.outputs.run_record`). During the rename,
+the previous output is `.OUT.old`. A directory under one of these names that no step wrote is never removed.
 
-An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it, and so
-is what others have put into an output that is replaced (`pyasr.base.outputs.displaced_files`).
+An output with a changed, damaged or missing file is computed again. Its changed files, and foreign content of a replaced output, are kept
+in `.OUT.changed` (`pyasr.base.outputs.displaced_files`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
 
 @contextlib.contextmanager
 def atomic_write(path: Path, mode: str = "w"):
-    """A file object for `path`; the file appears under its name only when the block ends without an exception."""
+    """Open `path` for writing; the file appears under its name only if the block ends without an exception."""
     path = Path(path)
     scratch = path.with_name(f".{short_name(path.name)}.{os.getpid()}.tmp")
     try:
@@ -55,16 +55,16 @@ def atomic_write(path: Path, mode: str = "w"):
             error.filename = str(path if path.parent.is_dir() else path.parent)
         raise disk_error(error, path) from error
     finally:
-        with contextlib.suppress(OSError):  # harmless: it is gone, or the first error is reported
+        with contextlib.suppress(OSError):  # harmless: it was renamed, or the first error is reported
             scratch.unlink()
 
 
 class PathText(str):
-    """A path in options: it is no other one where it leads to the same place by another way."""
+    """A path in options: paths to the same file or directory are equal."""
 
 
 def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
-    """Readable differences between two option dictionaries: ['num_gauss: 1000 -> 2000']."""
+    """Differences between two option dictionaries as text: ['num_gauss: 1000 -> 2000']."""
     lines = []
     for key in sorted(old.keys() | new.keys()):
         a, b = old.get(key), new.get(key)
@@ -76,7 +76,7 @@ def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
 
 
 def _shown(value):
-    """A value of a difference; a group of options that only one of the two sides has is not listed."""
+    """A value in a difference; a group of options that only one side has is abbreviated."""
     return "its options" if isinstance(value, dict) else value
 
 
@@ -89,11 +89,10 @@ def _is_same(old, new) -> bool:
 
 def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (),
                   complete: Callable[[dict], dict] = dict, outdated: str = "") -> None:  # fmt: skip
-    """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
+    """Raise UpToDate if `out` is complete and current, UserError if it was computed with other options (unless `force`).
 
-    Returns when the output has to be made: it is not there, an input has changed, come or gone, one of its files or of those in `also`
-    is not as it was made, or it is `outdated`. A directory that no step has made is never replaced, not even with `force`: it may be
-    anything.
+    Returns if the output has to be computed: it does not exist, an input was changed, added or removed, a file of the output or of `also`
+    was changed, or it is `outdated`. A directory that was not written by a step is never replaced, not even with `force`.
     """
     _refuse_to_replace(out)
     done = read_done(out)
@@ -101,7 +100,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
         return
     changed = differences(complete(done["options"]), options)
     if changed:
-        raise UserError(f"{out} exists with other options ({'; '.join(changed)}); to make it again, remove it or give this step --force")
+        raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to replace it, or another output name")
     stale = _stale(done["inputs"], inputs)
     damaged = changed_files(out, done)
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
@@ -110,28 +109,28 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     keep_changed(out, damaged)
     what = [*stale, *(str(out / name) for name in damaged), *lost]
     reason = f"{', '.join(what[:_MOST_NAMED])} changed" if what else outdated
-    print(f"{out} is out of date: {reason}; making it again", flush=True)
+    print(f"{out} is out of date: {reason}; computing it again", flush=True)
 
 
 def _refuse_to_replace(path: Path) -> None:
     if _is_strange(path):
-        raise UserError(f"{path} exists and was not made by a step; move it away, or give another output name")
+        raise UserError(f"{path} exists and was not written by a step; move it away, or give another output name")
 
 
 def _is_strange(path: Path) -> bool:
-    """Whether something is there that no step has made: a file, a link, a directory that is not empty and has no done-file."""
+    """Whether the path exists but was not written by a step: a file, a link, or a nonempty directory without a done-file."""
     return path.is_symlink() or path.exists() and not (path / DONE).exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Inputs that have other fingerprints than before, were not there then, or are no longer there; by whatever path they are named."""
+    """Inputs that were changed, added or removed; different paths to the same place count as the same input."""
     found, expected = ({os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now))
     names = {os.path.realpath(name): name for name in (*now, *before)}
     return [name for place, name in names.items() if found.get(place) != expected.get(place)]
 
 
 def _is_copy(path: Path, original: Path) -> bool:
-    """Whether it is there, and what it was copied from has the same content."""
+    """Whether `path` exists and has the content of `original`, if that exists."""
     return path.exists() and (not original.exists() or filecmp.cmp(path, original, shallow=False))
 
 
@@ -139,31 +138,30 @@ def _is_copy(path: Path, original: Path) -> bool:
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
                  may_change: tuple[str, ...] = (), also: list[Path] = (), complete: Callable[[dict], dict] = dict,
                  check: Callable[[], None] | None = None, outdated: str = ""):  # fmt: skip
-    """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
+    """The scratch directory `OUT.tmp` for the output of a step; renamed to OUT with its done-file if the block ends without an exception.
 
-    options  the step's options as JSON values; compared with those of an existing output
-    inputs   files and stage outputs that were read; a changed one makes the output out of date
-    resume   keep what an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
-    precious pattern of files in OUT.tmp that other options do not throw away without `force`; the mark of outputs that take long to be
-             made, and stay where what they were made from is replaced around them
-    may_change options that may differ from those of the interrupted run when it is gone on with
-    also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
-    complete function from the options that an existing output or an interrupted run was made with, as its version has written them down,
-             to their form today
-    check    function that raises UserError for inputs which do not fit; called before anything is written, if the output has to be made
-    outdated why an output with these options and inputs has to be made again, where the step knows of a reason
+    options  options of the step as JSON values; compared with those of an existing output
+    inputs   files and stage outputs that are read; if one has changed, the output is out of date
+    resume   keep the files that an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
+    precious pattern of files in OUT.tmp that a run with other options does not delete without `force`. It also marks the output as
+             expensive: it is kept if the output around it, from which it is derived, is replaced
+    may_change options that may differ from those of the interrupted run that is resumed
+    also     files outside OUT that belong to the output: copies of the files of these names in OUT, if it has any
+    complete function that converts saved options of an existing output or interrupted run to the form of this version
+    check    function that raises UserError for unsuitable inputs; called before anything is written, if the output has to be computed
+    outdated reason why an output with these options and inputs has to be computed again, if the step knows one
 
-    Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
-    run with other options has left precious files, another process is making an output in OUT, an input would be replaced with OUT, or has
-    changed while it was read.
+    Raises UpToDate if there is nothing to do. Raises UserError if OUT was computed with other options and `force` is not given, an
+    interrupted run with other options left precious files, another process is writing OUT or an output inside it, an input is part of OUT,
+    or an input changed while it was read.
     """
     out = Path(out)
-    if out.is_symlink():  # made where it leads
+    if out.is_symlink():  # the output is written to the target of the link
         out = out.resolve()
     if out.name in ("", ".."):
-        raise UserError(f"'{out}' is no name for an output; give a directory of its own")
+        raise UserError(f"'{out}' cannot be an output directory; give a directory of its own")
     if "\n" in str(out.absolute()):
-        raise UserError(f"'{out.absolute()}' has a line break in its name, which no table of Kaldi's can hold; rename it")
+        raise UserError(f"'{out.absolute()}' has a line break in its name, which Kaldi's tables do not allow; rename it")
     for path in inputs:
         if not Path(path).exists():
             raise UserError(f"{path}: no such file or directory")
@@ -198,13 +196,13 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
 
 
 def check_apart(out: Path, inputs: list[Path]) -> None:
-    """Raise UserError where an input is OUT or lies in it, under whatever name: making OUT would remove it."""
+    """Raise UserError if an input is OUT or inside it, by any path: replacing OUT would remove it."""
     wholes = [whole for whole in (Path(out).resolve(), Path(os.path.abspath(out))) if whole.name]
     replaced = {place for whole in wholes for place in (whole, _scratch_of(whole), _replaced(whole))}
     for path in map(Path, inputs):
         for place in (path.resolve(), path.parent.resolve() / path.name, Path(os.path.abspath(path))):
             if replaced & {place, *place.parents}:
-                raise UserError(f"{path} is to be read, and would be replaced by the output {out}; give another output name")
+                raise UserError(f"{path} is an input and would be replaced by the output {out}; give another output name")
 
 
 def _scratch_of(out: Path) -> Path:
@@ -212,7 +210,7 @@ def _scratch_of(out: Path) -> Path:
 
 
 def _check_at_rest(out: Path) -> None:
-    """Raise UserError where another process is making an output in this one, which would be moved under its hands."""
+    """Raise UserError if another process is writing an output inside this one, which would be moved meanwhile."""
     for run in unfinished_runs(out):
         with _claimed(run):
             pass
@@ -220,11 +218,11 @@ def _check_at_rest(out: Path) -> None:
 
 @contextlib.contextmanager
 def _unchanged(prints: dict[str, str], scratch: Path):
-    """Insist that inputs keep these fingerprints. What was made from others is not gone on with, however the block ends."""
+    """Check at the end of the block that the inputs still have these fingerprints. If not, the scratch directory cannot be resumed."""
     try:
         yield
     except BaseException:
-        with contextlib.suppress(UserError, OSError):  # harmless: the first error is the one to tell
+        with contextlib.suppress(UserError, OSError):  # harmless: the first error is reported
             _check_unchanged(prints, scratch)
         raise
     _check_unchanged(prints, scratch)
@@ -232,7 +230,7 @@ def _unchanged(prints: dict[str, str], scratch: Path):
 
 def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
     try:
-        around = scratch.resolve().parents  # what is made in an input changes it
+        around = scratch.resolve().parents  # an output inside an input changes it
         changed = [name for name, value in prints.items() if Path(name).resolve() not in around and fingerprint(name) != value]
         if changed:
             raise UserError(f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again")
@@ -242,7 +240,7 @@ def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
 
 
 def adopt(directory: Path) -> None:
-    """Have the done-file of a directory, if there is one, say that its files are as they are now: they were changed on purpose."""
+    """Record the current files of a directory in its done-file, if it has one, after they were changed on purpose."""
     done = read_done(directory)
     if done and changed_files(directory, done):
         states = file_states(directory)
@@ -251,7 +249,7 @@ def adopt(directory: Path) -> None:
 
 
 def take_over(files: list[Path]) -> None:
-    """These files are no longer those of the outputs in which they lie."""
+    """Remove these files from the done-files of the outputs that contain them."""
     for path in map(Path, files):
         done = read_done(path.parent)
         if done and done.get("files", {}).pop(path.name, None):
@@ -265,27 +263,27 @@ def _write_done(directory: Path, done: dict) -> None:
 
 @contextlib.contextmanager
 def _claimed(scratch: Path):
-    """Hold the scratch directory against a second run of the same step; the kernel's lock goes when this process ends, however it ends.
+    """Lock the scratch directory against a second run of the same step. The kernel releases the lock when this process ends.
 
-    Locks of directories are the host's own: on NFS a run on another host does not see them.
+    Locks of directories are local to the host: on NFS, runs on other hosts do not see them.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     directory = os.open(scratch, os.O_RDONLY)
     try:
         if not _is_locked(scratch, directory):
-            raise UserError(f"{scratch} is in use: another process is making this output; wait until it has ended")
+            raise UserError(f"{scratch} is in use: another process is writing this output; wait until it has ended")
         yield
     finally:
         os.close(directory)
 
 
 def _is_locked(scratch: Path, directory: int) -> bool:
-    """Whether this process has the lock of the scratch directory, which was opened as `directory`, now. Programs that only look whether it
-    is locked hold it for a moment, which this waits for."""
+    """Try to lock the scratch directory, which was opened as `directory`; whether that succeeded. Waits for programs that only test the
+    lock and hold it for a moment."""
     for wait_s in (*_LOCK_WAITS_S, None):
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return _is_at(scratch, directory)  # not where the run that held it has renamed it since
+            return _is_at(scratch, directory)  # false if the run that held the lock has renamed the directory
         except BlockingIOError:
             if wait_s is not None:
                 time.sleep(wait_s)
@@ -301,24 +299,24 @@ def _is_at(path: Path, directory: int) -> bool:
 
 
 def _read_started(marker: Path, complete: Callable[[dict], dict]) -> dict | None:
-    """What an interrupted run has put down of its options, completed, and of its inputs."""
+    """The recorded options (completed) and inputs of an interrupted run; None if there is no valid record."""
     try:
         started = read_object(marker)
     except (FileNotFoundError, ValueError):
-        return None  # harmless: it is made anew
+        return None  # harmless: the output is computed from scratch
     return {**started, "options": complete(started["options"])}
 
 
 def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
-    """Whether two runs have the same options, but for some, and the same inputs."""
+    """Whether two runs have the same inputs and the same options except `may_change`."""
     options = ({name: value for name, value in run["options"].items() if name not in may_change} for run in (before, now))
     return not differences(*options) and not _stale(before["inputs"], now["inputs"])
 
 
 def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, precious: str, may_change: tuple[str, ...],
                      complete: Callable[[dict], dict]) -> None:  # fmt: skip
-    """Empty the scratch directory, but for an interrupted run that can be resumed: with `force` one that has begun anew by it. Raises
-    UserError rather than delete `precious` files."""
+    """Empty the scratch directory unless it has an interrupted run that can be resumed. With `force`, only a run that was started with
+    `force` is resumed. Raises UserError instead of deleting `precious` files."""
     _check_own(scratch)
     marker = scratch / STARTED
     before = _read_started(marker, complete)
@@ -329,7 +327,7 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
     changed = differences(before["options"], started["options"]) if before else []
     if changed and precious and not force and any(path.relative_to(scratch).match(precious) for path in files_below(scratch)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
-        raise UserError(f"{scratch}: {found}; give those options to resume it, or --force to start again")
+        raise UserError(f"{scratch}: {found}; give those options to resume it, or --force to start from scratch")
     if changed:
         print(f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); its files are discarded", flush=True)
     elif before and (stale := _stale(before["inputs"], started["inputs"])):
@@ -342,30 +340,30 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
 
 
 def _check_own(scratch: Path) -> None:
-    """Raise UserError where the scratch directory holds what no interrupted run has left: somebody else's, which may be anything."""
+    """Raise UserError if the scratch directory has files but no record of an interrupted run: they belong to the user."""
     found = {entry.name for entry in scratch.iterdir()}
     if STARTED not in found and (found - {"log"} or any(scratch.glob("log/*"))):
-        raise UserError(f"{scratch} is to be written in, but holds what no step has left there; move it away, or give another output name")
+        raise UserError(f"{scratch} has files that were not written by a step; move it away, or give another output name")
 
 
 def _forget(scratch: Path) -> None:
-    """Have nobody go on with what is in the scratch directory; it stays one that a step has made."""
+    """Make the scratch directory impossible to resume; it is still recognised as written by a step."""
     (scratch / STARTED).write_text("", encoding="utf-8")
 
 
 def _remove_half_written(scratch: Path) -> None:
-    """Remove what processes that were killed have left of `atomic_write`."""
+    """Remove scratch files that killed processes left in `atomic_write`."""
     for path in [path for path in scratch.rglob(".*.tmp") if _HALF_WRITTEN.fullmatch(path.name)]:
         path.unlink(missing_ok=True)
 
 
 def _is_finished(scratch: Path) -> bool:
-    """Whether a run has made all of it, and has only to give it its name. Without the marker it is an output that somebody has renamed."""
+    """Whether a run has completed the scratch directory except for the rename. Without the marker it is an output renamed by the user."""
     return (scratch / DONE).exists() and (scratch / STARTED).exists()
 
 
 def _swap(scratch: Path, out: Path) -> None:
-    """Put the finished scratch directory in the place of the old output."""
+    """Replace the old output by the finished scratch directory."""
     (scratch / RUNS).unlink(missing_ok=True)
     old = _replaced(out)
     for path in (out, old):
@@ -380,28 +378,28 @@ def _swap(scratch: Path, out: Path) -> None:
 
 
 def _replaced(out: Path) -> Path:
-    """Where an output is from when it is replaced until it is removed."""
+    """The path of a replaced output until it is removed."""
     return out.with_name(f".{short_name(out.name)}.old")
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Once the new output is there: what is left of the old one and of the making, also of a run that was killed before it came to this."""
+    """Remove the marker and the replaced output once the new output exists, also those of an earlier run that was killed before."""
     if (out / DONE).exists():
-        with contextlib.suppress(OSError):  # harmless: it is looked for again by the next run
+        with contextlib.suppress(OSError):  # harmless: the next run tries again
             (out / STARTED).unlink(missing_ok=True)
             if not _is_strange(old := _replaced(out)):
                 _discard(old)
 
 
 def _discard(old: Path) -> None:
-    """Remove a replaced output, if there is one. The done-file goes last: by it the next run knows what a killed one has left."""
+    """Remove a replaced output, if there is one; its done-file last, by which the next run recognises it after a kill."""
     if old.exists():
         _empty(old, DONE)
         remove_tree(old)
 
 
 def _empty(directory: Path, but: str) -> None:
-    """Remove all from a directory but the file of this name."""
+    """Remove everything from a directory except the entry of this name."""
     for entry in directory.iterdir():
         if entry.name != but:
             remove_tree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

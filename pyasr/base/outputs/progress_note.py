@@ -1,4 +1,4 @@
-"""Progress of a job of ranks: a file that rank 0 writes and the waiting step reads.
+"""Progress of a job with ranks: a file written by rank 0 and read by the waiting step.
 
     in the step    environment[VARIABLE] = str(path)
     in the rank    course = Course("iteration", 40); course.tell(3, objective=-61.2, frames=120000)
@@ -40,19 +40,19 @@ class Course:
     """`total` passes over the frames, each called a `unit`. Only rank 0 reports."""
 
     def __init__(self, unit: str, total: int):
-        self.unit, self.total, self._begin, self._told = unit, total, time.monotonic(), 0
+        self.unit, self.total, self._begin, self._num_reports = unit, total, time.monotonic(), 0
 
     def tell(self, done: int, objective: float, frames: float) -> None:
         """Report that `done` passes are finished, the last over `frames` frames with this objective."""
-        self._told += 1
-        each_s = (time.monotonic() - self._begin) / self._told
+        self._num_reports += 1
+        each_s = (time.monotonic() - self._begin) / self._num_reports
         note = Note(f"{self.unit} {done} of {self.total}", done / self.total, objective, frames / max(each_s, 1e-6),
                     each_s * (self.total - done))  # fmt: skip
-        _leave(note)
+        _write(note)
 
 
-def _leave(note: Note) -> None:
-    """Write the note where the step has asked for it. Failure to write it does not matter to the work."""
+def _write(note: Note) -> None:
+    """Write the note to the file named by the step. Errors are ignored, because they do not affect the job."""
     path = os.environ.get(VARIABLE)
     if path:
         with contextlib.suppress(OSError, UserError), atomic_write(Path(path)) as f:
@@ -60,7 +60,7 @@ def _leave(note: Note) -> None:
 
 
 def read_note(path: Path) -> Note | None:
-    """The last note; None if there is none."""
+    """The latest note; None if there is none."""
     try:
         return Note(**read_object(path))
     except (OSError, ValueError, TypeError):

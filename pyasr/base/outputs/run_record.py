@@ -1,6 +1,6 @@
-"""What made an output: command, code, machine, versions. Kept in its done-file, from where RESULTS.md is written.
+"""Provenance of an output: command, commit, machine and versions. It is stored in the done-file, from which RESULTS.md is written.
 
-Imports that only the end of a step needs are in the functions: jobs write outputs, too.
+Imports that are needed only at the end of a step are inside the functions, because jobs import this module, too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _PACKAGES = ("numpy", "numba", "torch", "mpi4py")
 
 
 def run_record() -> dict:
-    """JSON values: command, when it ended (UTC), commit of the code, machine, versions of what it computed with."""
+    """JSON values: command, time of its end (UTC), commit of the code, machine, versions of Python and packages."""
     return {"command": shlex.join(sys.argv), "ended": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
             "commit": commit(), "machine": machine(), "versions": versions()}
 
 
 def commit() -> str:
-    """The commit of pyasr's own repository, with '+changes' where tracked files differ from it; 'unknown' outside a repository."""
+    """The commit of pyasr's own repository, with '+changes' if tracked files differ from it; 'unknown' outside a repository."""
     import subprocess
 
     try:
@@ -35,12 +35,12 @@ def commit() -> str:
 def _git(*words: str) -> str:
     import subprocess
 
-    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]  # a `status` that is killed would leave its lock file
+    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]  # a killed `status` would leave its lock file
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def machine() -> str:
-    """Processor and number of its cores that this process may use."""
+    """Processor, and the number of its cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{_processor()}, {cores} core{'s' if cores != 1 else ''}"
 
@@ -58,7 +58,7 @@ def _processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that compute; one that is not installed is left out."""
+    """Versions of Python and of the numerical packages that are installed."""
     import importlib.metadata
     import platform
 
@@ -67,5 +67,5 @@ def versions() -> dict[str, str]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            pass  # harmless: nothing was computed with it
+            pass  # harmless: it was not used
     return found

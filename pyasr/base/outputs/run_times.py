@@ -1,8 +1,8 @@
-"""The time that an output took to make, in one run or in several that resumed each other, and how the last run ended.
+"""The time spent on an output by one run or by several runs that resumed each other, and the way in which the last run ended.
 
 The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in seconds since 1970. The line of a
-run that was killed ends after the host; the run counts until the last change in the directory. The process that makes an output holds a
-lock on the scratch directory (`pyasr.base.outputs.output`), which the kernel releases when the process ends.
+killed run ends after the host; its time is counted up to the last change in the directory. The process that writes an output holds a lock
+on the scratch directory (`pyasr.base.outputs.output`), which the kernel releases when the process ends.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _RUN = re.compile(rf"(?P<begin>\S+)( on (?P<host>\S+))?{_CUT_OFF}( (?P<end>\d+\.
 
 @dataclass(frozen=True)
 class Run:
-    """The last run that made an output.
+    """The last run on an output.
 
-    host  where it began; "" if an earlier version did not record it
-    end   when it was interrupted, in seconds since 1970; None: it is running, or was killed
-    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" if an earlier version recorded the end only
+    host  the host on which it started; "" if an earlier version did not record it
+    end   time of the interruption, in seconds since 1970; None: it is running, or was killed
+    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" if an earlier version recorded only the end
     """
 
     host: str
@@ -40,7 +40,7 @@ class Run:
 
 @contextlib.contextmanager
 def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
-    """Record when a run begins and when it is interrupted. Yields a function that returns the seconds of this run and the earlier ones."""
+    """Record the start of a run, and its interruption. Yields a function that returns the total seconds of this run and earlier ones."""
     runs = scratch / RUNS
     earlier, begin = _seconds_of(runs), time.time()
     _append(runs, f"{begin:.3f} on {os.uname().nodename}")
@@ -53,7 +53,7 @@ def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
 
 
 def _how(error: BaseException) -> str:
-    """How a run was interrupted, in one line."""
+    """The reason of an interruption, as one line."""
     if isinstance(error, KeyboardInterrupt):
         return f"stopped by {signal.Signals(getattr(error, 'number', signal.SIGINT)).name}"
     return printable(f"failed: {error or type(error).__name__}")
@@ -69,7 +69,7 @@ def last_run(scratch: Path) -> Run | None:
 
 
 def is_held(scratch: Path) -> bool:
-    """Whether a process of this host is making the output of a scratch directory. On NFS, locks of other hosts are not seen."""
+    """Whether a process of this host is writing the scratch directory. On NFS, locks of other hosts are not visible."""
     directory = os.open(scratch, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)

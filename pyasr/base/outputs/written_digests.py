@@ -1,11 +1,11 @@
-"""Digests of an output's files, taken while they are written, so that the step need not read the files again when it completes the output.
+"""Digests of an output's files, computed while they are written, so that the step need not read the files again at its end.
 
     in a job:    with open_hashed(path) as f: ...
                  note_digest(path, f)
     in the step: file_states(scratch, noted_digests(scratch))
 
-Each process appends to a file of its own below the log directory of the output that is being made. A digest counts for the file that has
-the inode, size and time of the last change that were noted with it; all other files are read.
+Each process appends to its own file below the log directory of the output that is being written. A digest is valid for the file with the
+recorded inode, size and time of the last change; all other files are read.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pyasr.base.outputs.fingerprint import digest_of, is_hashed_as_a_whole
 
 _FOLDER = Path("log") / ".digests"
 _NOTE = re.compile(rb"(?m)^(\d+) (\d+) (\d+) ([0-9a-f]{64})$")
-_LEAST_BYTES = 1 << 16  # smaller files are read as quickly as their notes
+_LEAST_BYTES = 1 << 16  # smaller files are read as fast as their recorded digests
 
 
 class HashingFile(io.FileIO):
-    """A file opened for writing that hashes what is written."""
+    """A file opened for writing that computes the digest of the written bytes."""
 
     def __init__(self, path: Path):
         super().__init__(path, "wb")
         self._digest, self._num_bytes, self._in_order = hashlib.sha256(), 0, True
 
     def write(self, data) -> int:
-        """Write bytes; how many were written."""
+        """Write bytes; the number of bytes written."""
         written = super().write(data)
         if is_hashed_as_a_whole(self._num_bytes):
             self._digest.update(memoryview(data).cast("B")[:written])
@@ -42,23 +42,23 @@ class HashingFile(io.FileIO):
         return written
 
     def seek(self, *place) -> int:
-        """Go to another place; the digest is then taken from the finished file."""
+        """Move to another position; the digest is then computed from the finished file."""
         self._in_order = False
         return super().seek(*place)
 
     def digest(self, num_bytes: int) -> str | None:
-        """Of a file of this size; None where something else has written to it, or its digest is that of samples."""
+        """Digest of a file of this size; None if the file was not written sequentially by this object, or if its digest is sampled."""
         is_known = self._in_order and self._num_bytes == num_bytes and is_hashed_as_a_whole(num_bytes)
         return self._digest.hexdigest() if is_known else None
 
 
 def open_hashed(path: Path) -> io.BufferedWriter:
-    """The file, opened for writing in binary mode."""
+    """Open a file for writing in binary mode, with a digest."""
     return io.BufferedWriter(HashingFile(path))
 
 
 def note_digest(path: Path, written: io.BufferedWriter) -> None:
-    """Note the digest of a closed file, which may have been renamed to `path` since, for the step that makes the output around it."""
+    """Record the digest of a closed file, which may have been renamed to `path`, for the step whose output contains it."""
     found = path.stat()
     if found.st_size < _LEAST_BYTES or not (output := _output_around(path)):
         return
@@ -70,17 +70,17 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
 
 
 def noted_digests(output: Path) -> dict[tuple[int, int, int], str]:
-    """{(inode, bytes, time of the last change in ns): digest} of what has been written in an output that is being made."""
+    """Recorded digests {(inode, bytes, time of the last change in ns): digest} of an output that is being written."""
     notes = [note for file in (Path(output) / _FOLDER).glob("*") for note in _NOTE.findall(file.read_bytes())]
     return {tuple(map(int, numbers)): digest.decode() for *numbers, digest in notes}
 
 
 def forget_digests(output: Path) -> None:
-    """Remove the notes of an output that is complete."""
+    """Remove the recorded digests of a complete output."""
     if (Path(output) / _FOLDER).exists():
         remove_tree(Path(output) / _FOLDER)
 
 
 def _output_around(path: Path) -> Path | None:
-    """The innermost output that is being made in which a file lies."""
+    """The innermost output being written that contains the file."""
     return next((folder for folder in Path(os.path.abspath(path)).parents if (folder / STARTED).exists()), None)

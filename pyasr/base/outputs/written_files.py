@@ -1,7 +1,7 @@
-"""Files that a program writes into a user's folder, told from the user's own by what they hold and what they were made from.
+"""Files that a program writes into a user's folder, distinguished from the user's own by a record of their contents and sources.
 
-The record is a hidden file of the folder, a line [digest, file, source] of JSON for each. It is written before the file, so that a file
-of a run that was killed is known, too.
+The record is a hidden file in the folder, with one JSON line [digest, file, source] per file. It is written before the file, so that a
+file of a killed run is recognised, too.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from pyasr.base.system_errors import naming
 
 
 class WrittenFiles:
-    """What a program has written into `folder`, by the record of this name in it."""
+    """The files that a program has written into `folder`, according to the record of this name in it."""
 
     def __init__(self, folder: Path, record: str):
         self.folder, self.record = Path(folder), Path(folder) / record
         self.known = set(_lines(self.record))
 
     def is_own(self, path: Path, source: Path) -> bool:
-        """Whether the file is as it was written, and that from this source."""
+        """Whether the program wrote the file from this source and it is unchanged."""
         try:
             return self._entry(path, source, path.read_bytes()) in self.known
         except OSError:
-            return False  # harmless: what cannot be read is not replaced
+            return False  # harmless: a file that cannot be read is not replaced
 
     def add(self, path: Path, source: Path, content: bytes) -> None:
-        """Record, on the disk, that this content is about to be written to the file."""
+        """Record, durably, that this content is about to be written to the file."""
         entry = self._entry(path, source, content)
         if entry not in self.known:
             with naming(self.record), self.record.open("a", encoding="utf-8") as f:
-                f.write(f"\n{json.dumps(entry)}\n")  # a line that a killed run has not ended stays by itself
+                f.write(f"\n{json.dumps(entry)}\n")  # an incomplete line of a killed run stays separate
             durable.sync(self.record)
             if not self.known:
                 durable.sync(self.folder)

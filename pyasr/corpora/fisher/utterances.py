@@ -56,7 +56,7 @@ def utterance_of(line: Line, callers: dict[str, Caller]) -> Utterance:
 def _why_not(line: Line, utterance: Utterance, found: dict[str, Utterance]) -> str:
     """Why an utterance is not usable, apart from its audio; '' if it is."""
     if is_unsure(line.text):
-        return "words of which the transcriber was unsure"
+        return "words that the transcriber was unsure of"
     if not utterance.text:
         return "no words"
     if utterance.end_s - utterance.begin_s > MAX_S:

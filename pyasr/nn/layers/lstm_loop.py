@@ -1,8 +1,8 @@
-r"""The loop over time of LSTM layers, and its derivatives, for a batch of B layers of one shape; equations in `pyasr.nn.layers.lstm`.
+r"""The loop over time of LSTM layers, and its derivatives, for a batch of B layers of the same shape; equations in `pyasr.nn.layers.lstm`.
 
-Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. A frame takes one product for all layers
-(two with a projection) and the cells (`pyasr.tensor.lstm_cells`), in each pass; on a GPU with Triton these are one kernel. The host never
-waits for the GPU, and all shapes follow from the arguments, so forward and backward can be captured as a CUDA graph.
+Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. In each pass, a frame takes one product
+for all layers (two with a projection) and the cells (`pyasr.tensor.lstm_cells`), which are one kernel on a GPU with Triton. The host never
+waits for the GPU, and all shapes follow from the arguments, so forward and backward pass can be captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *derivatives):
-        """From the last frame to the first, then the gradients of the weights."""
+        """Derivatives from the last frame to the first, then the gradients of the weights."""
         a, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         num, layer = len(ctx.layers), ctx.layers[0]
         dy, dcells = _together(derivatives[:num], y[:, 1:]), _together(derivatives[num : 2 * num], cells[:, 1:], is_optional=True)
@@ -84,9 +84,9 @@ class Recurrence(torch.autograd.Function):
 
 
 class _FeedBack:
-    """Derivatives by r_t through the next frame, with their limits (5).
+    """Derivatives with respect to r_t through the next frame, with their limits (5).
 
-    dr           (B, N, recurrent_dim): receives the derivatives by the state before the first frame
+    dr           (B, N, recurrent_dim): receives the derivatives with respect to the state before the first frame
     is_to_state  whether these derivatives are needed
     """
 
@@ -97,7 +97,7 @@ class _FeedBack:
         self._cells = cells_for(dr)
 
     def bound(self, dy: Tensor) -> None:
-        """Bound the derivative by y_t if all of y_t is fed back."""
+        """Bound the derivative with respect to y_t if all of y_t is fed back."""
         if self._limit and self._is_all_fed_back:
             self._cells.bound(dy, self._limit)
 
@@ -124,7 +124,7 @@ def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _begun(state: Tensor, num_frames: int, dim: int) -> Tensor:
-    """Memory for frames (B, 1 + T, N, dim), of which the first is `state` (B, N, ·)."""
+    """Memory for frames (B, 1 + T, N, dim); the first frame is `state` (B, N, ·)."""
     frames = state.new_empty(len(state), 1 + num_frames, state.shape[1], dim)
     frames[:, 0, :, : state.shape[2]] = state
     return frames

@@ -287,7 +287,7 @@ class BlstmOptions(LstmOptions):
 @kind("window-blstm")
 @dataclass(frozen=True)
 class WindowBlstmOptions(LstmOptions):
-    """Bidirectional LSTM over a window around each frame, of which the outputs at the ends are used."""
+    """Bidirectional LSTM over a window around each frame; its outputs at the ends of the window are used."""
 
     left: int = option(10, "frames of the window before the frame", minimum=0)
     right: int = option(10, "frames of the window after the frame", minimum=0)

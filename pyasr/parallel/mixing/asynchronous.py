@@ -121,7 +121,7 @@ class AsynchronousStrategy(Strategy):
         self.done, self.goal = state["done"], state["goal"]
 
     def take_up(self, state: dict) -> None:
-        """Restore the position in the epoch, of which these ranks process the rest."""
+        """Restore the position in the epoch; these ranks process the rest of it."""
         super().take_up(state)
         self.done, self.goal = state["done"], state["goal"]
 

@@ -75,7 +75,7 @@ class GradientAveraging(AllreduceAveraging):
             super().begin_epoch(frames, minibatch)
 
     def gradient_shares(self, frames: int) -> np.ndarray | None:
-        """Frames of each rank's next minibatch, of which `frames` are this rank's, float64 (P,); None if parameters are mixed instead of
+        """Frames of each rank's next minibatch (`frames`: those of this rank), float64 (P,); None if parameters are mixed instead of
         gradients."""
         if self.compares or not self.adds(self.epoch):
             return None

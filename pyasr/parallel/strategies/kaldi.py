@@ -116,7 +116,7 @@ class KaldiSchedule(AllreduceAveraging):
         return {**super().state_dict(), "done": self.begun + int(self.timetable.targets[self.mixings].sum())}
 
     def take_up(self, state: dict) -> None:
-        """Restore the position in the epoch, of which these ranks process the rest."""
+        """Restore the position in the epoch; these ranks process the rest of it."""
         super().take_up(state)
         self.goal, self.begun = state["goal"], state["done"]
 

@@ -46,7 +46,7 @@ def read_published(path: Path) -> list[PublishedWer]:
 def published_table(exp: Path, published: list[PublishedWer]) -> str:
     """A section of the results page: a row for each published WER, with our WER if the decode directory below `exp` was scored."""
     rows = [[row.decoding, f"{row.wer:.2f}", *_ours(Path(exp), row), row.source] for row in published]
-    return f"\n## Beside published results\n\n{markdown_table(_HEAD, rows)}\n\n{_NOTE}"
+    return f"\n## Comparison with published results\n\n{markdown_table(_HEAD, rows)}\n\n{_NOTE}"
 
 
 def _ours(exp: Path, published: PublishedWer) -> tuple[str, str]:

@@ -79,7 +79,7 @@ class Plan:
 
 
 def make_plan(calls: list[Call], corpus: Corpus, rates: Rates) -> Plan:
-    """Estimate the cost of calls. Raises UserError if a call needs the hours of a data directory that neither exists nor is made."""
+    """Estimate the cost of calls. Raises UserError if a call needs the hours of a data directory that is neither there nor written."""
     plan = Plan()
     for call in calls:
         with_its_line(call, corpus.note)
@@ -124,8 +124,7 @@ def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> 
 
 
 def _most_held_mb(work: Work, hours: float) -> float:
-    """MB of features and alignment that a process keeps unless the call says otherwise: of GMMs as `pyasr.hmm.shards.shard_store`
-    has it."""
+    """Maximum MB of features and alignments in a process by default: for GMMs as in `pyasr.hmm.shards.shard_store`, otherwise unlimited."""
     if work.workers != "nj":
         return math.inf
     frames = FRAMES_PER_HOUR * hours

@@ -56,7 +56,7 @@ def from_command(command: str, root: Path) -> Call:
 
 
 def parse_call(program: str, words: list[str], stage: str = "", root: Path = Path()) -> Call:
-    """Parse a call. A flag takes the next word unless that is a flag; --config names a file of flags, which flags of the line override."""
+    """Parse a call. A flag takes the next word unless that is a flag; --config names a file of flags, which the command line overrides."""
     flags: dict[str, str] = {}
     of_files: dict[str, str] = {}
     others, rest = [], list(words)

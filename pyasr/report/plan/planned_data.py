@@ -1,6 +1,6 @@
-"""Properties of the directories that a recipe's programs read and make: speech, columns of features, models, language models.
+"""Properties of the directories that a recipe's programs read and write: speech, columns of features, models, language models.
 
-A call defines its output. If no recorded call makes a directory, its done-file names the call that made it.
+A call defines its output. If no recorded call writes a directory, its done-file names the call that wrote it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Disk:
 
 
 class Corpus:
-    """Speech of data directories and properties of models, both of existing ones and of those that calls would make.
+    """Speech of data directories and properties of models, both of existing ones and of those that calls would write.
 
     found    hours of existing directories
-    assumed  sentences on directories that neither exist nor are made, with the assumption used for them
+    assumed  sentences about directories that neither exist nor are written by a call, with the assumption used for them
     """
 
     def __init__(self, disk: Disk):
@@ -57,7 +57,7 @@ class Corpus:
         self._looked_up: set[str] = set()
 
     def speech_of(self, path: str) -> Speech:
-        """The speech of a directory. Raises UserError if it does not exist, no call makes it, and no other directory's name is a prefix."""
+        """The speech of a directory. Raises UserError if it does not exist, no call writes it, and no existing name is a prefix."""
         path = os.path.normpath(path)
         if path not in self._speech:
             found = self.disk.speech(path)
@@ -112,7 +112,7 @@ class Corpus:
         return known
 
     def _known(self, table: dict[str, Value], *paths: str) -> Value | None:
-        """The entry of a directory, if necessary from the calls that made these outputs."""
+        """The entry of a directory, if necessary from the calls that wrote these outputs."""
         path = os.path.normpath(paths[0])
         if path not in table and path not in self._looked_up:
             self._looked_up.add(path)
@@ -121,7 +121,7 @@ class Corpus:
         return table.get(path)
 
     def note(self, call: Call) -> None:
-        """Record the properties of the directory that a call makes."""
+        """Record the properties of the directory that a call writes."""
         if call.name in COPIES and len(call.words) > 1:
             made, speech = COPIES[call.name](self, call)
             self._speech[os.path.normpath(made)] = speech

@@ -1,4 +1,4 @@
-"""Properties of the models and features that calls make: tied states, columns, networks, n-grams."""
+"""Properties of the models and features that calls write: tied states, columns, networks, n-grams."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _LEAVES_OF_MONO = 130.0  # three states for each of about forty phones, and silence
 _USUAL_LEAVES = {"train_deltas": 1200, "train_lda_mllt": 1800, "train_sat": 2000, "build_chain_tree": 1000}
 _NGRAMS_OF_A_WORD = {1: 0.02, 2: 0.5, 3: 1.1, 4: 1.8}  # by order; a trigram of 3 million words has 3.1 million (docs/language_model.md)
-_KEPT_BY_MIN_COUNTS = 0.22  # 30 million words: 7.0 million
-_KEPT_BY_PRUNING = 0.25  # of 9.7 million, by a threshold of 1e-8
+_KEPT_BY_MIN_COUNTS = 0.22  # fraction of n-grams; 30 million words: 7.0 million
+_KEPT_BY_PRUNING = 0.25  # fraction of 9.7 million n-grams, with a threshold of 1e-8
 _IVECTOR_DIM = 40
 # Millions of n-grams: 9 bytes each of the compressed files, whose sizes www.openslr.org/11 gives.
 _PUBLISHED_NGRAMS = {"tgsmall": 1.5, "tgmed": 3.8, "tglarge": 84.0, "fglarge": 150.0}
@@ -90,7 +90,7 @@ MODELS: dict[str, Callable[[Corpus, Call], Model]] = {  # {program: properties o
 
 
 def columns_made(corpus: Corpus, call: Call) -> tuple[str, float] | None:
-    """(data directory, columns of its features) of a call that makes features; None for others."""
+    """(data directory, columns of its features) of a call that computes features; None for others."""
     if call.name in ("make_mfcc", "make_plp"):
         return call.words[0], call.number("num-ceps", 13) + (3 if call.is_set("add-pitch") else 0)
     if call.name == "make_fbank":

@@ -22,7 +22,7 @@ def lacks(plan: Plan) -> Iterator[str]:
 
 
 def disk_lacks(needs: list[Need]) -> Iterator[str]:
-    """Check disk space by file system; complete outputs need no more."""
+    """Check disk space by filesystem; complete outputs need none."""
     by_device = defaultdict(list)
     for need in needs:
         if not (Path(need.output) / ".done.json").exists():
@@ -33,7 +33,7 @@ def disk_lacks(needs: list[Need]) -> Iterator[str]:
         free = shutil.disk_usage(place).free
         if needed > free:
             yield (f"disk: outputs below {place.resolve()} need {needed / _GB:.3g} GB more, {free / _GB:.3g} GB are free; "
-                   "free some, or let the recipe write elsewhere")  # fmt: skip
+                   "free some space, or run the recipe on another filesystem")  # fmt: skip
 
 
 def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
@@ -44,13 +44,13 @@ def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
     largest = max(local, key=lambda need: need.memory_mb)
     together = max(local, key=lambda need: need.memory_mb * need.num_workers)
     if largest.memory_mb * 1e6 > memory:
-        yield (f"memory: a job of {_named(largest)} needs {largest.memory_mb / 1e3:.3g} GB, this machine gives {memory / _GB:.3g} GB; "
+        yield (f"memory: a job of {_named(largest)} needs {largest.memory_mb / 1e3:.3g} GB, this machine has {memory / _GB:.3g} GB; "
                f"{_advice(largest)}")  # fmt: skip
     elif together.memory_mb * together.num_workers * 1e6 > memory:
         num = max(int(memory / (together.memory_mb * 1e6)), 1)
         needed = together.memory_mb * together.num_workers / 1e3
-        yield (f"memory: {together.num_workers} jobs at once of {_named(together)} need {needed:.3g} GB, this machine gives "
-               f"{memory / _GB:.3g} GB; run at most {num} at once, or on a cluster (cmd.sh)")  # fmt: skip
+        yield (f"memory: {together.num_workers} simultaneous jobs of {_named(together)} need {needed:.3g} GB, this machine has "
+               f"{memory / _GB:.3g} GB; run at most {num} at a time, or use a cluster (cmd.sh)")  # fmt: skip
 
 
 def _named(need: Need) -> str:
@@ -59,5 +59,5 @@ def _named(need: Need) -> str:
 
 def _advice(need: Need) -> str:
     if need.call.name in ("train_dnn", "pretrain_dbn", "train_lfmmi"):
-        return "use more ranks, or --max-store-mb, with which frames are read from disk in blocks"
-    return "use more jobs, which share the data (--nj), or a machine with more memory"
+        return "use more ranks, or --max-store-mb to read frames from disk in blocks"
+    return "use more jobs (--nj), which divide the data, or a machine with more memory"

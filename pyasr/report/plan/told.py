@@ -25,7 +25,7 @@ def page(plan: Plan, corpus: Corpus, rates: Rates) -> Iterator[str]:
 
 
 def _explanation(plan: Plan, rates: Rates) -> Iterator[str]:
-    yield "time:       with the given jobs and ranks, a core for each; networks are trained on these cores"
+    yield "time:       with the given jobs and ranks, one core each; networks are trained on these cores"
     yield f"measured:   CPU time, disk and memory, on {rates.machine}, {rates.measured}; to measure this machine in about an hour:"
     yield f"            {_COMMAND}"
     if any(cost.gpu_s or cost.without_gpu for cost in plan.stages.values()):
@@ -40,7 +40,7 @@ def _on_gpus(rates: Rates) -> Iterator[str]:
     if not rates.gpu:
         yield "GPU time:   the file of rates has no estimate"
         return
-    yield "estimated:  GPU time, on one GPU, of the trainings of networks; '?' stands for a training without an estimate"
+    yield "estimated:  GPU time of network trainings on one GPU; '?' stands for a training without an estimate"
     yield f"            {rates.gpu.get('source', '')}".rstrip()
 
 

@@ -23,7 +23,7 @@ NetworkPart = tuple[str, float]  # (name of its rate, Gflop)
 
 
 def nothing(call: Call, corpus: Corpus) -> float:
-    """The amount of a work that does not grow."""
+    """The amount of work whose cost is constant."""
     return 0.0
 
 
@@ -116,7 +116,7 @@ def hours_of_epochs(call: Call, corpus: Corpus) -> float:
 
 
 def network_training(call: Call, corpus: Corpus) -> float:
-    """Gflop of a network that a call trains."""
+    """Gflop of the training of a network."""
     network = corpus.model_of(call.words[-1]).network or NetworkSize(0, 0)
     return network.training_gflop(FRAMES_PER_HOUR * hours_of_epochs(call, corpus))
 
@@ -134,13 +134,13 @@ def lstm_lm_training(call: Call, corpus: Corpus) -> float:
 
 
 def million_parameters(call: Call, corpus: Corpus) -> float:
-    """Million parameters of the network that a call makes."""
+    """Million parameters of the network that a call trains."""
     network = corpus.model_of(call.words[-1]).network
     return network.parameters / 1e6 if network else 0.0
 
 
 def thousand_gaussians(num_gauss: int) -> Amount:
-    """Thousand Gaussians of the model that a call makes; the argument is the default of the option."""
+    """Thousand Gaussians of the model that a call trains; the argument is the default of the option."""
     return lambda call, corpus: call.number("num-gauss", num_gauss) / 1000
 
 
@@ -189,7 +189,7 @@ def _extracted(call: Call, corpus: Corpus) -> float:
 _OF_AUDIO = Work("hour of speech", hours_of(0), hours_of(0), "nj")
 _OF_COLUMNS = "hour of 40 columns"
 _ALIGNMENT = Work("hour of speech", hours_of(0), hours_of(0), "nj", held=hours_of(0))
-_SEQUENCES = Work("hour x epoch beside the network", hours_of_epochs, million_parameters, "num-ranks", held=hours_of(0), network=_training)
+_SEQUENCES = Work("hour x epoch without the network", hours_of_epochs, million_parameters, "num-ranks", held=hours_of(0), network=_training)
 _VOCABULARY = Work("thousand different words", thousand_words, thousand_words)
 _FRAMES = Work("Gflop", network_training, million_parameters, "num-ranks", held=hours_by_columns(0))
 _SEARCH = Work("hour of speech at beam 13", decoding(1), hours_of(1), "nj", loaded=million_ngrams(0), network=_scores(0, 1))
@@ -208,7 +208,7 @@ WORKS = {
     **dict.fromkeys(("make_mfcc", "make_plp", "make_fbank"), _OF_AUDIO),
     **dict.fromkeys(("get_prons", "score", "get_ctm"), _OF_AUDIO),
     **dict.fromkeys(("align_si", "align_fmllr"), _ALIGNMENT),
-    "align_dnn": Work("hour of speech beside the network", hours_of(0), hours_of(0), "nj", network=_scores(2, 0)),
+    "align_dnn": Work("hour of speech without the network", hours_of(0), hours_of(0), "nj", network=_scores(2, 0)),
     "make_fmllr_feats": Work(_OF_COLUMNS, hours_by_columns(2), hours_by_columns(2), "nj"),
     "paste_feats": Work(_OF_COLUMNS, hours_by_columns(0), hours_by_columns(0), "nj"),
     "compute_cmvn": Work("hour of speech", hours_of(0), hours_of(0), "nj", default=1),
@@ -228,7 +228,7 @@ WORKS = {
     "train_sat": _gmm(35, 20000, 2000),
     "decode": _SEARCH,
     "decode_fmllr": _SEARCH,
-    "decode_ctc": Work("hour of speech beside the network", hours_of(0), hours_of(0), "nj", network=_scores(1, 0)),
+    "decode_ctc": Work("hour of speech without the network", hours_of(0), hours_of(0), "nj", network=_scores(1, 0)),
     "lm_rescore": Work("hour of speech", hours_of(2), hours_of(2), "nj", loaded=million_ngrams(1)),
     "lm_rescore_lstm": Work("hour of speech", hours_of(2), hours_of(2), "nj"),
     "train_lstm_lm": Work("Gflop", lstm_lm_training, nothing),

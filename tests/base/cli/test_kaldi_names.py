@@ -1,4 +1,4 @@
-"""Kaldi's own option files and names of its scripts' options: taken, done, or refused with what to do."""
+"""Kaldi's option files, and names of its scripts' options: accepted, or refused with advice."""
 
 from pathlib import Path
 
@@ -68,12 +68,12 @@ def test_kaldis_option_files(tmp_path):
 
 
 @pytest.mark.parametrize("line, reason", [
-    ("--output-format=htk", "'htk' cannot be done, features are written in Kaldi's form"),
-    ("--vtln-map=ark:map", "'ark:map' cannot be done, write the factors as DATA/spk2warp"),
-    ("--vtln-warp=0.9", "'0.9' cannot be done, write the factors of speakers as DATA/spk2warp"),
-    ("--frames-per-chunk=10", "'10' cannot be done, pitch is tracked in whole utterances"),
-    ("--simulate-first-pass-online=true", "'true' cannot be done, pitch is tracked in whole utterances"),
-    ("--preemph-coeff=0.97", "'0.97' cannot be done, pitch is searched in the signal as it is"),
+    ("--output-format=htk", "'htk' is not supported: features are written in Kaldi's form"),
+    ("--vtln-map=ark:map", "'ark:map' is not supported: write the factors as DATA/spk2warp"),
+    ("--vtln-warp=0.9", "'0.9' is not supported: write the factors of speakers as DATA/spk2warp"),
+    ("--frames-per-chunk=10", "'10' is not supported: pitch is tracked in whole utterances"),
+    ("--simulate-first-pass-online=true", "'true' is not supported: pitch is tracked in whole utterances"),
+    ("--preemph-coeff=0.97", "'0.97' is not supported: pitch is tracked in the unfiltered signal"),
     ("--recompute-frame=many", "'many' is not a whole number"),
     ("--debug-mel=perhaps", "'perhaps' is neither true nor false"),
     ("--htk-compatt=true", "no such option; did you mean --htk-compat?"),
@@ -91,21 +91,21 @@ def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
     ("train_mono.py", ["--totgauss", "1000"], "--totgauss: no such option; pyasr's option is --num-gauss"),
     ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"], "pyasr's option is --splice-left and --splice-right"),
     ("train_deltas.py", ["--cmvn_opts=--norm-vars=true"], "--cmvn-opts: no such option; pyasr's option is --cmvn and --norm-vars"),
-    ("train_sat.py", ["--stage", "3"], "--stage: no such option; it does nothing here, the same command goes on where it stopped"),
-    ("align_si.py", ["--use-graphs", "true"], "it does nothing here, training graphs are made where they are needed; leave it out"),
+    ("train_sat.py", ["--stage", "3"], "--stage: no such option; it has no effect: the same command resumes where it stopped"),
+    ("align_si.py", ["--use-graphs", "true"], "it has no effect: training graphs are built when needed; omit it"),
     ("decode.py", ["--acwt", "0.1"], "--acwt: no such option; pyasr's option is --acoustic-scale"),
-    ("decode.py", ["--skip-scoring", "true"], "it does nothing here, decoding does not score, steps/score.py does; leave it out"),
+    ("decode.py", ["--skip-scoring", "true"], "it has no effect: decoding does not score, steps/score.py does; omit it"),
     ("make_mfcc.py", ["--mfcc-config", "conf/mfcc.conf"], "--mfcc-config: no such option; pyasr's option is --config"),
-    ("make_mfcc.py", ["--write-utt2num-frames", "true"], "it does nothing here, utt2num_frames is always written; leave it out"),
+    ("make_mfcc.py", ["--write-utt2num-frames", "true"], "it has no effect: utt2num_frames is always written; omit it"),
     ("train_dnn.py", ["--trainer.optimization.num-jobs-final=4"], "pyasr's option is --num-ranks"),
     ("score.py", ["--word-ins-penalty", "0.5"], "pyasr's option is --word-ins-penalties"),
     ("train_smbr.py", ["--num-iters", "4"], "--num-iters: no such option; pyasr's option is --num-epochs"),
     ("train_mono.py", ["--regular-beam", "10"], "--regular-beam: no such option; pyasr's option is --beam"),
     ("train_dnn.py", ["--use-gpu", "true"], "--use-gpu: no such option; pyasr's option is --device"),
-    ("train_sat.py", ["--train-tree", "false"], "it does nothing here, a tree is always built; leave it out"),
-    ("decode_fmllr.py", ["--alignment-model", "x"], "final.alimdl and final.mdl of the model's directory are taken; leave it out"),
-    ("decode.py", ["--first-beam", "10"], "--first-beam: no such option; it does nothing here, utterances are decoded once; leave it out"),
-    ("train_mono.py", ["--global-frames", "200"], "it does nothing here, frames of the utterance alone are used; leave it out"),
+    ("train_sat.py", ["--train-tree", "false"], "it has no effect: a tree is always built; omit it"),
+    ("decode_fmllr.py", ["--alignment-model", "x"], "final.alimdl and final.mdl of the model directory are used; omit it"),
+    ("decode.py", ["--first-beam", "10"], "--first-beam: no such option; it has no effect: utterances are decoded once; omit it"),
+    ("train_mono.py", ["--global-frames", "200"], "it has no effect: only frames of the utterance are used; omit it"),
 ])  # fmt: skip
 def test_names_of_kaldis_scripts(step, words, told):
     with pytest.raises(UserError, match=told.replace("(", "\\(")):
@@ -113,7 +113,7 @@ def test_names_of_kaldis_scripts(step, words, told):
 
 
 def test_a_file_for_several_decoders_is_taken_by_each(tmp_path):
-    """Kaldi's decode.sh is given the first beam of decode_fmllr.sh in conf/decode.config."""
+    """Kaldi's conf/decode.config has the first beam of decode_fmllr.sh and is also read by decode.sh."""
     (tmp_path / "decode.config").write_text("first_beam=10.0 # beam used in the first pass\nbeam=13.0\nlattice_beam=6.0\n")
     words = [f"--config={tmp_path / 'decode.config'}", "graph", "data", "decode"]
     assert parsed("decode.py", *words).decode.beam == 13
@@ -140,7 +140,7 @@ def test_a_step_that_has_nothing_like_it_does_not_name_ours():
 
 
 def test_every_option_that_is_named_is_one():
-    """Of a step each, and no name of Kaldi's is one of ours in a step that has the other."""
+    """Each pyasr flag belongs to some step, and no Kaldi name is a flag of a step that has the pyasr flag."""
     flags = [{flag.name for flag in flags_of(step_of(name)[1])} | {"config", "force"} for name in STEPS]
     flags += [{flag.name for flag in flags_of(step_of(name, "utils")[1])} for name in UTILS]
     for kaldis, ours in OURS.items():

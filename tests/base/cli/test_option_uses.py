@@ -1,4 +1,4 @@
-"""Options that are used only where another has certain values."""
+"""Options that are used only with certain values of another option."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,16 +42,16 @@ def test_what_is_used_is_taken(words):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (("--width", "8"), "--width does not go with --search graph; leave it out, or give --search prefix"),
-    (("--width", "8", "--bonus", "0"), "--width, --bonus do not go with --search graph; leave them out, or give --search prefix"),
-    (("--search", "prefix", "--bonus", "0"), "--bonus does nothing without --lm; leave it out"),
-    (("--search", "prefix", "--lm", "none", "--bonus", "0"), "--bonus does nothing without --lm; leave it out"),
-    (("--search", "greedy", "--beam", "15"), "--beam does not go with --search greedy; leave it out, or choose one of graph, prefix"),
-    (("--exact", "--pruning", "1"), "--pruning does not go with --exact; leave it out"),
-    (("--search", "greedy", "--scale", "1"), "--scale does not go with --search greedy; leave it out"),
+    (("--width", "8"), "--width cannot be combined with --search graph; omit it, or give --search prefix"),
+    (("--width", "8", "--bonus", "0"), "--width, --bonus cannot be combined with --search graph; omit them, or give --search prefix"),
+    (("--search", "prefix", "--bonus", "0"), "--bonus has no effect without --lm; omit it"),
+    (("--search", "prefix", "--lm", "none", "--bonus", "0"), "--bonus has no effect without --lm; omit it"),
+    (("--search", "greedy", "--beam", "15"), "--beam cannot be combined with --search greedy; omit it, or choose one of graph, prefix"),
+    (("--exact", "--pruning", "1"), "--pruning cannot be combined with --exact; omit it"),
+    (("--search", "greedy", "--scale", "1"), "--scale cannot be combined with --search greedy; omit it"),
 ])  # fmt: skip
 def test_what_is_not_used_is_refused_by_name(words, sentence, tmp_path):
-    """On the command line, and in a file."""
+    """On the command line and in a file."""
     path = tmp_path / "search.conf"
     path.write_text("".join(f"{'--' if not word.startswith('--') else ''}{word}\n" for word in [
         f"{words[i]}={words[i + 1]}" if i + 1 < len(words) and not words[i + 1].startswith("--") else words[i]
@@ -68,9 +68,9 @@ def test_what_the_command_line_makes_useless_in_a_file_is_told_with_its_line(tmp
     path.write_text("# of prefixes\n--scale=2\n--width=8\n--bonus=0\n")
     parse("--search", "prefix", "--lm", "x", "--config", str(path))
     for words, sentence in (
-        ((), "--width, --bonus do not go with --search graph; leave them out, or give --search prefix"),
-        (("--bonus", "1"), "--bonus does not go with --search graph; leave it out, or give --search prefix"),
-        (("--search", "prefix"), "--bonus does nothing without --lm; leave it out"),
+        ((), "--width, --bonus cannot be combined with --search graph; omit them, or give --search prefix"),
+        (("--bonus", "1"), "--bonus cannot be combined with --search graph; omit it, or give --search prefix"),
+        (("--search", "prefix"), "--bonus has no effect without --lm; omit it"),
     ):  # fmt: skip
         with pytest.raises(UserError) as caught:
             parse("--config", str(path), *words)
@@ -83,5 +83,5 @@ def test_help_tells_the_conditions():
         parse("--help")
     for told in ("prefixes to keep (with --search prefix) [8]", "for a word (with --search prefix, with --lm) [0.0]",
                  "of the search (with --search graph, prefix) [15.0]", "of the search (without --exact) [1.0]",
-                 "of scores (with any --search but greedy) [1.0]"):
+                 "of scores (with any --search except greedy) [1.0]"):
         assert told in str(caught.value)

@@ -1,4 +1,4 @@
-"""Options declared once: good and bad command lines, config files, saving and loading."""
+"""Declared options: valid and invalid command lines, config files, saving and loading."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ class Many:
 
 
 def parse(*words, cls=Step):
-    return opt.parse(cls, list(words), "A step.", {"force": "make it anew"})
+    return opt.parse(cls, list(words), "A step.", {"force": "compute it again"})
 
 
 @pytest.mark.parametrize("words, changes", [
@@ -79,9 +79,9 @@ def test_switches_and_many():
     (("d", "o", "--nj", "2.5"), "--nj: '2.5' is not a whole number"),
     (("d", "o", "--nj", "1_0"), "--nj: '1_0' is not a whole number"),
     (("d", "o", "--nj="), "--nj: '' is not a whole number"),
-    (("d", "o", "--nj", "0"), "--nj: 0 is below the least allowed value 1"),
-    (("d", "o", "--nj", "-4"), "--nj: -4 is below the least allowed value 1"),
-    (("d", "o", "--num-ceps", "41"), "--num-ceps: 41 is above the greatest allowed value 40"),
+    (("d", "o", "--nj", "0"), "--nj: 0 is below the minimum 1"),
+    (("d", "o", "--nj", "-4"), "--nj: -4 is below the minimum 1"),
+    (("d", "o", "--num-ceps", "41"), "--num-ceps: 41 is above the maximum 40"),
     (("d", "o", "--rate", "fast"), "--rate: 'fast' is not a number"),
     (("d", "o", "--rate", "nan"), "--rate: 'nan' is not a number"),
     (("d", "o", "--rate", "inf"), "--rate: 'inf' is not a number"),
@@ -171,7 +171,7 @@ def test_json_round_trip_of_nested_values():
 
 
 def test_defaults_are_what_is_left_alone():
-    """Those of groups as the step has them; arguments have none."""
+    """Defaults of groups are those of the step; arguments have none."""
     content = opt.to_json(parse("d", "o")[0])
     assert opt.defaults(Step) == {name: value for name, value in content.items() if name not in ("type", "data", "out")}
 
@@ -181,8 +181,8 @@ def test_defaults_are_what_is_left_alone():
     ('{"nj": 1}', "not a file of saved options"),
     ("[1]", "not a file of saved options"),
     ('{"type": "os:system"}', "not part of pyasr"),
-    ('{"type": "pyasr.base.cli.job_options:Nothing"}', "does not fit this version"),
-    ('{"type": "pyasr.nowhere:Nothing"}', "does not fit this version"),
+    ('{"type": "pyasr.base.cli.job_options:Nothing"}', "not compatible with this version"),
+    ('{"type": "pyasr.nowhere:Nothing"}', "not compatible with this version"),
     ('{"type": "pyasr.base.cli.job_options:JobOptions", "njobs": 1}', "JobOptions has no njobs"),
 ])
 def test_bad_saved_options(text, sentence, tmp_path):

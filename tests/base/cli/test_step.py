@@ -1,4 +1,4 @@
-"""The frame of all programs: a reader of the output who leaves, as `head` does."""
+"""The entry point of all programs: a reader of the output that closes it, such as `head`, and --force."""
 
 import os
 import subprocess
@@ -112,7 +112,7 @@ def test_a_file_that_a_program_has_not_written_is_replaced_by_force_alone(tmp_pa
         if content is not None:
             page.write_bytes(content)
         if refused:
-            with pytest.raises(UserError, match=f"^{page} exists and is no page of results; give another name, or --force to replace it$"):
+            with pytest.raises(UserError, match=f"^{page} exists and is not a page of results; give another name, or --force to replace it$"):
                 check_replaceable(page, "# Own", "page of results")
         else:
             check_replaceable(page, "# Own", "page of results")

@@ -1,4 +1,4 @@
-"""Compiled kernels: where they are kept, for each kind of processor apart, and where nothing but /tmp can be written."""
+"""Cache directories of compiled kernels: one per kind of processor, also if only /tmp is writable."""
 
 import os
 import re
@@ -20,7 +20,7 @@ RUN = "import os, pyasr.hmm.kernel; print(os.environ.get('NUMBA_CACHE_DIR'), pya
 
 @pytest.fixture
 def installation(tmp_path):
-    """pyasr with one kernel; files stand in the way of __pycache__, which stops root too."""
+    """pyasr with one kernel; files in the place of __pycache__, which also stop root."""
     root = tmp_path / "installation"
     for package in ("", "base", "hmm"):
         (root / "pyasr" / package).mkdir(parents=True)
@@ -42,7 +42,7 @@ def run(installation, processor="this", **variables):
 
 
 def place_in(run) -> Path:
-    """The directory of this processor that a run of `RUN` has used."""
+    """The directory of this processor used by a run of `RUN`."""
     assert run.returncode == 0, run.stderr
     place, number = run.stdout.split()
     assert number == "42" and re.fullmatch("cpu-[0-9a-f]{8}", Path(place).name) and list(Path(place).rglob("*.nbc"))
@@ -64,7 +64,7 @@ def test_what_another_user_could_write_is_refused(installation, tmp_path):
         if own.is_dir() and not own.is_symlink():
             own.chmod(0o777)
         refused = run(installation)
-        told = f"ImportError: {own}: no directory that is yours alone, to keep compiled kernels in; name one by NUMBA_CACHE_DIR\n"
+        told = f"ImportError: {own}: not a private directory, which the cache of compiled kernels needs; set NUMBA_CACHE_DIR to one\n"
         assert refused.returncode == 1 and refused.stderr.endswith(told)
         own.rmdir() if own.is_dir() and not own.is_symlink() else own.unlink()
 
@@ -81,7 +81,7 @@ def test_places_that_can_be_written(variables, place, installation, tmp_path):
 
 
 def test_processors_that_share_a_home_have_directories_of_their_own(installation, tmp_path):
-    """Also where one of them starts the other, which finds the variable set: their indices of kernels are never one file."""
+    """Also if one of them starts the other, which finds the variable set: they never share an index of kernels."""
     places = []
     for processor in ("this", "avx2", "this", "avx2", "sse"):
         given = {"NUMBA_CACHE_DIR": str(places[-1])} if places else {"NUMBA_CACHE_DIR": str(tmp_path / "given")}
@@ -91,7 +91,7 @@ def test_processors_that_share_a_home_have_directories_of_their_own(installation
 
 
 def test_what_tells_processors_apart(monkeypatch, tmp_path):
-    """The first processor's entry, without what changes between readings, and what numba is told to compile for."""
+    """The entry of the first processor without values that change between readings, and the target given to numba."""
     entry = "processor\t: 0\nvendor_id\t: X\nmodel\t\t: 85\ncpu MHz\t\t: {}\nflags\t\t: fpu {}\n\nprocessor\t: 1\nflags\t\t: {}\n"
     monkeypatch.setattr(kernel_cache, "_PROCESSOR", tmp_path / "cpuinfo")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))

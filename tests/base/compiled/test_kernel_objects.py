@@ -1,4 +1,4 @@
-"""Kernels whose object code is kept in a file: later processes call them without numba, with the same results."""
+"""Kernels whose object code is stored in a file: later processes call them without numba, with the same results."""
 
 import os
 import subprocess
@@ -80,7 +80,7 @@ print(njit()(lambda x: kept.inner(x, 3.0) + 1)(2.0), "numba" in sys.modules)
 
 
 def run(path: Path, code: str = CALLS, **variables) -> tuple[str, str]:
-    """What a process prints that calls the kernels of a directory, and whether it has imported numba."""
+    """(output, whether numba was imported) of a process that calls the kernels of a directory."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": f"{path}/cache", "PYTHONPATH": f"{path}:{os.environ['PYTHONPATH']}", **variables}
     done = subprocess.run([sys.executable, "-c", code], cwd=path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -103,13 +103,13 @@ def objects(path: Path) -> list[Path]:
 
 
 def test_second_processes_need_no_numba(compiled):
-    """Whatever kinds the arguments are of: types, layouts, mapped and read-only arrays, tuples; from several threads."""
+    """For arguments of all kinds: types, layouts, mapped and read-only arrays, tuples; from several threads."""
     path, results = compiled
     assert run(path) == (results, "False\n") and "ValueError('a negative scale')" in results and len(objects(path)) == 10
 
 
 def test_what_a_file_cannot_hold_is_left_to_numba(compiled):
-    """In a process that has loaded kernels from files: lists, defaults, kernels that call others, and errors of types."""
+    """In a process that has loaded kernels from files: lists, defaults, kernels that call others, and type errors."""
     _, rest = run(compiled[0], CALLS + ALSO_NUMBA)
     assert rest == "False\nTypingError\n3 6 1 2\n7.0 True\n"
 
@@ -135,7 +135,7 @@ def test_kernels_of_a_changed_source_are_compiled(compiled):
 
 
 def test_a_kernel_is_compiled_again_if_a_kernel_that_it_calls_has_changed(tmp_path):
-    """numba's own cache looks at the file of the calling kernel alone."""
+    """numba's own cache checks only the file of the calling kernel."""
     head = "from pyasr.base.compiled.kernels import njit\n"
     inner = f"{head}@njit(cache=True)\ndef inner(x):\n    return x + NUMBER\n"
     middle = f"{head}from inner import inner\n@njit(cache=True)\ndef middle(x):\n    return inner(x)\n"

@@ -1,4 +1,4 @@
-"""Kernels that are compiled when they are called."""
+"""Kernels that are compiled at their first call."""
 
 import ast
 import fcntl
@@ -38,7 +38,7 @@ def test_kernels_call_kernels():
 
 
 def test_what_belongs_together_is_one_argument():
-    """Kernels take records of arrays, not long lists."""
+    """Kernels take records of arrays instead of long argument lists."""
     for path in sorted((Path(__file__).parents[3] / "pyasr").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and any(ast.unparse(part).startswith("njit") for part in node.decorator_list):
@@ -90,8 +90,8 @@ def norms(rows, names):
 
 
 def test_kernels_come_from_the_cache_without_the_compiler(tmp_path, monkeypatch):
-    """Also those with dictionaries, random numbers and hashes of strings, in which numba's runtime takes part. Their
-    bitcode is parsed when another kernel, which is compiled, calls them."""
+    """Also those with dictionaries, random numbers and hashes of strings, which use numba's runtime. Their bitcode is parsed when another
+    kernel that calls them is compiled."""
     (tmp_path / "kept.py").write_text(KEPT)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
@@ -154,7 +154,7 @@ def test_kernels_can_be_compiled_where_no_lock_can_be_made(tmp_path):
 
 @pytest.mark.parametrize("folder", ["steps", "utils"])
 def test_programs_and_their_jobs_share_kernels(folder, root):
-    """A program finds pyasr through a link in its folder; numba keeps kernels by the path of their source."""
+    """A program finds pyasr through a link in its folder; numba's cache identifies kernels by the path of their source."""
     code = f"import sys; sys.path.insert(0, {str(root / folder)!r}); import pyasr.score.word_alignment; print(pyasr.score.word_alignment.count.__code__.co_filename)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert Path(done.stdout.strip()) == root / "pyasr/score/word_alignment.py", done.stderr

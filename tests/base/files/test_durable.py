@@ -1,4 +1,4 @@
-"""What is renamed outlasts a loss of power: the order of system calls, as strace sees it."""
+"""Renamed files survive a power failure: order of the system calls, recorded by strace."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ NEEDS_STRACE = pytest.mark.skipif(not shutil.which("strace"), reason="no strace 
 
 
 def calls(tmp_path) -> list[tuple[str, str]]:
-    """(name, file) of the calls that change or sync files below the directory, in their order; of a renaming, the new name."""
+    """(name, file) of the calls that change or sync files below the directory, in order; for a rename, the new name."""
     trace, here = tmp_path / "trace", tmp_path / "here"
     here.mkdir()
     command = ["strace", "-y", "-o", trace, "-e", "trace=write,fsync,fdatasync,rename,renameat,renameat2", sys.executable, "-c", CODE]
@@ -57,7 +57,7 @@ def test_write_fsync_rename_fsync_of_the_directory(tmp_path):
     assert at("write", "out.tmp/part/model") < at("fsync", "out.tmp/part/model") < at("rename", "out.tmp/.done.json") < renamed
     assert at("write", "out.tmp/.table") < at("fsync", "out.tmp/.table") < at("rename", "out.tmp/table") < at("fsync", "out.tmp/table")
     assert at("fsync", "out.tmp/part") < at("rename", "out.tmp/.done.json") < at("fsync", "out.tmp") < renamed
-    assert found[renamed + 1] == ("fsync", "")  # the directory that out lies in
+    assert found[renamed + 1] == ("fsync", "")  # the parent directory of out
 
 
 def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
@@ -77,7 +77,7 @@ def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
 
 
 def test_a_directory_that_may_be_written_in_but_not_read(tmp_path, monkeypatch):
-    """As another user than root, whom permissions do not concern; from inside, since tmp_path lies in directories of the test's user."""
+    """As a user other than root, who ignores permissions; from inside, because tmp_path is in directories of the test's user."""
     (tmp_path / "x").write_text("")
     tmp_path.chmod(0o333)
     monkeypatch.chdir(tmp_path)
@@ -99,7 +99,7 @@ def test_a_directory_that_may_be_written_in_but_not_read(tmp_path, monkeypatch):
 
 
 def status_of(work) -> int:
-    """The exit status of a process that does this work: 1 where it raises anything."""
+    """The exit status of a process that calls this function: 1 if it raises an exception."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     try:
@@ -133,10 +133,10 @@ def test_a_whole_tree_is_synced_files_first(tmp_path, monkeypatch):
 
 
 def test_outputs_are_renamed_in_one_place(root):
-    """Every other renaming would have to care for the order itself."""
+    """Any other rename would have to implement the order of calls itself."""
     pattern = re.compile(r"os\.(rename|replace|renames)\(|\.rename\(|\.replace\([^,()]+(\([^()]*\))?\)|shutil\.move\(")
     sources = [*(root / "pyasr").rglob("*.py"), *(root / "steps").glob("*.py"), *(root / "utils").glob("*.py")]
-    own = {root / "pyasr/base/files/durable.py", root / "utils/build_environment.py",  # the latter runs before there is an environment
+    own = {root / "pyasr/base/files/durable.py", root / "utils/build_environment.py",  # the latter runs before the environment exists
            root / "pyasr/base/compiled/kernel_objects.py"}  # a cache: a file that is lost is written again  # fmt: skip
     lines = [f"{path}: {line}" for path in sources if path not in own for line in path.read_text().splitlines()
              if pattern.search(line) and "durable.rename(" not in line]  # fmt: skip

@@ -1,4 +1,4 @@
-"""JSON by somebody else: whatever it is, each of its readers has one sentence for it."""
+"""JSON from untrusted sources: every reader reports invalid content in one sentence."""
 
 import json
 
@@ -60,8 +60,8 @@ def test_summary_of_something_else(tmp_path):
 
 @pytest.mark.parametrize("name, value, told", [
     ("lmwt", 0, "not the description"), ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"), ("lmwt", 10**400, "is not a value of type int"),
-    ("decode", {"beam": 1e400}, "--beam: 'inf' is not a value of type float"), ("decode", 3, "options were expected"), ("source", None, "is not a value of type str"),
-    ("files", ["graph/words.txt"], "options were expected"), ("lattices", {"determinize_mb": 1e9}, "above the greatest")])  # fmt: skip
+    ("decode", {"beam": 1e400}, "--beam: 'inf' is not a value of type float"), ("decode", 3, "expected options"), ("source", None, "is not a value of type str"),
+    ("files", ["graph/words.txt"], "expected options"), ("lattices", {"determinize_mb": 1e9}, "above the maximum")])  # fmt: skip
 def test_descriptions_of_models_with_bad_values(name, value, told, tmp_path):
     path = tmp_path / "model.json"
     write_info(tmp_path, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri1"))

@@ -1,4 +1,4 @@
-"""Commands in tables: refused on demand before anything runs, shown once for each kind before they run."""
+"""Commands in tables: refused on request before anything runs, otherwise logged once for each kind before they run."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from pyasr.base.files import pipes
 
 @pytest.fixture
 def shown(monkeypatch):
-    """The log lines of a process that has shown nothing yet."""
+    """The log lines of a process that has not logged a command yet."""
     lines = []
     monkeypatch.setattr(pipes.log, "info", lines.append)
     monkeypatch.setattr(pipes, "_shown", set())
@@ -42,9 +42,9 @@ def test_the_environment_refuses_commands(value, refused, monkeypatch, shown, tm
     table = {"a": "/a.wav", "b": "cat /b.wav |", "c": "cat /c.wav |"}
     if not refused:
         return pipes.admit_table(table, tmp_path / "wav.scp")
-    with pytest.raises(UserError, match=r"wav.scp: 2 of 3 entries are commands, such as 'b cat /b.wav \|', and commands are refused here"):
+    with pytest.raises(UserError, match=r"wav.scp: 2 of 3 entries are commands, such as 'b cat /b.wav \|', and commands are refused"):
         pipes.admit_table(table, tmp_path / "wav.scp")
-    with pytest.raises(UserError, match="b: commands are refused here"):
+    with pytest.raises(UserError, match="b: commands are refused"):
         pipes.admit(table["b"], "b")
     assert not shown
     pipes.admit_table({"a": "/a.wav"}, tmp_path / "wav.scp")

@@ -1,5 +1,4 @@
-"""Locks of GPUs among real processes: two at once, one that is killed, several for one job, sharing on purpose, and jobs of a runner that
-holds them."""
+"""GPU locks between real processes: two at once, a killed one, several locks for one job, sharing, and jobs of a runner with locks."""
 
 import os
 import subprocess
@@ -27,7 +26,7 @@ sys.stdin.read()
 
 
 class Job:
-    """A process that claims GPUs, says which it has got, and has them until it is to end."""
+    """A process that claims GPUs, prints their names, and keeps them until it is asked to end."""
 
     def __init__(self, devices, num=1, share="", patience_s=0.0, **environment):
         words = [sys.executable, "-c", JOB, devices, str(num), share, str(patience_s)]
@@ -48,7 +47,7 @@ def directory(tmp_path, monkeypatch):
 
 @pytest.fixture
 def job():
-    """Function that begins a job, which ends with the test."""
+    """Function that starts a job, which ends with the test."""
     begun = []
 
     def begin(*words, **more):
@@ -67,7 +66,7 @@ def test_jobs_take_different_gpus_and_one_too_many_is_refused(job):
     holder = first if f"process {first.process.pid} on {os.uname().nodename} since 20" in third else second
     assert f"process {holder.process.pid} on" in third
     assert third.startswith("GPU x (x) is used by process ") and f"(log: {os.getcwd()}/exp/dnn/log/train.log), GPU y as well; wait until " in third
-    assert third.endswith("allow another by CUDA_VISIBLE_DEVICES, or share it with --share-devices true")
+    assert third.endswith("select another GPU with CUDA_VISIBLE_DEVICES, or share it with --share-devices true")
 
 
 def test_the_lock_of_a_killed_job_is_gone(job):
@@ -93,7 +92,7 @@ for _ in range(3):
 
 
 def test_jobs_that_want_both_gpus_get_them_in_turn(tmp_path):
-    """None keeps one while another has the other; the directory exists while a job has both."""
+    """No job keeps one GPU while another job has the other; the directory exists while a job has both."""
     jobs = [subprocess.Popen([sys.executable, "-c", TAKES_BOTH], cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     assert [(one.communicate()[1], one.returncode) for one in jobs] == [("", 0)] * 3
 
@@ -112,7 +111,7 @@ def test_who_gets_too_few_gives_back_what_it_has_got(job):
 
 
 def test_sharing_on_purpose(job):
-    """Those who share are never refused, and keep others off together, for as long as one is there; a free GPU comes first."""
+    """Sharing jobs are never refused, and exclude other jobs as long as one of them runs; a free GPU is preferred."""
     first, second, third = (job("x y", share="share"), job("x y", share="share"), job("x y", share="share"))
     assert sorted([first.said(), second.said(), third.said()]) == ["x", "x", "y"]
     for ended in (first, second):
@@ -126,7 +125,7 @@ def test_sharing_on_purpose(job):
 
 
 def test_a_job_is_not_refused_what_its_runner_holds_for_it(job, directory):
-    """Two programs of one job are kept apart all the same; one that has nothing to do with the job is refused."""
+    """Two programs of one job get different GPUs; a program outside the job is refused."""
     runner = claim([["GPU-AB1"]], {}, Path("runner.log"))
     inside = held_for_a_job(runner)
     first = job("ab1", **inside)  # torch's form of the same UUID
@@ -151,15 +150,15 @@ def test_runners_in_runners(job, monkeypatch):
 def test_a_directory_that_cannot_be_used(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(DIRECTORY, str(tmp_path / "file"))
-    with pytest.raises(UserError, match=f"file: File exists, so that it cannot be seen who uses which GPU; name another directory by {DIRECTORY}"):
+    with pytest.raises(UserError, match=f"file: File exists, so that GPUs cannot be locked; set {DIRECTORY} to another directory"):
         claim([["x"]], {}, Path("a.log"))
 
 
 def test_a_directory_of_another_user(tmp_path, monkeypatch):
-    """Somebody may have made the usual directory before us."""
+    """Another user may have created the default directory."""
     monkeypatch.delenv(DIRECTORY)
     monkeypatch.setattr("pyasr.base.host.device_lock.Path", lambda name: tmp_path / "theirs" if str(name).startswith("/tmp/pyasr-") else Path(name))
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").symlink_to(tmp_path / "ours")
-    with pytest.raises(UserError, match=f"theirs: .* another user has made it; name a directory of yours by {DIRECTORY}"):
+    with pytest.raises(UserError, match=f"theirs: .* belongs to another user; set {DIRECTORY} to a directory of your own"):
         claim([["x"]], {}, Path("a.log"))

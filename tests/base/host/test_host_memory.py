@@ -10,7 +10,7 @@ from pyasr.base.host import host_memory
     {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "700", "memory.stat": "cache 9\ntotal_inactive_file 150\n"},
 ])
 def test_limits_of_control_groups(files, tmp_path):
-    """The least of what a group and those around it leave, and their lowest limit."""
+    """The minimum of the memory left by a group and its parents, and their lowest limit."""
     version = "" if "memory.max" in files else "memory"
     (tmp_path / "own").write_text(f"3:cpuset:/\n{'4:memory' if version else '0:'}:/job_7/step_0\n")
     step = tmp_path / "root" / version / "job_7" / "step_0"

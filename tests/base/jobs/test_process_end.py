@@ -1,4 +1,4 @@
-"""The end of a process without the teardown of its modules."""
+"""Exit of a process without the teardown of its modules."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Outputs whose files were damaged, changed or lost after they were made: nothing is made from them, and the same command makes them anew."""
+"""Outputs whose files were damaged, changed or removed: no step uses them, and the same command computes them again."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_p
     damage(result)
     left = result.read_text() if result.exists() else None
     make(tmp_path / "out")
-    assert result.read_text() == "made" and f"out of date: {result} changed; making it again" in capsys.readouterr().out
+    assert result.read_text() == "made" and f"out of date: {result} changed; computing it again" in capsys.readouterr().out
     kept = tmp_path / ".out.changed" / "part" / "result"
     assert (kept.read_text() if kept.exists() else None) == left
 
@@ -52,8 +52,8 @@ def test_each_change_is_kept(tmp_path):
 
 @pytest.mark.parametrize("force", [False, True])
 def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
-    """Copies of files of an output within it, which is kept itself, are not, nor what lies in log/, nor hidden files; nothing is said where
-    there is nothing to be kept."""
+    """Not kept are copies of files of a nested output that is itself kept, files in log/, and hidden files. Without foreign content,
+    nothing is printed."""
     def make_both(content, features="features"):
         (tmp_path / "in").write_text(content)
         with stage_output(tmp_path / "out", {}, [tmp_path / "in"], force=force) as out:
@@ -83,7 +83,7 @@ def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
     make_both("four")
     links = {path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()}
     assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path), "feats.scp": "gone"}
-    assert f"{tmp_path}/out is replaced: feats, own, part/mine, stm, which it has not made, kept in {aside}" in capsys.readouterr().out
+    assert f"{tmp_path}/out is replaced; files that its step did not write (feats, own, part/mine, stm) are moved to {aside};" in capsys.readouterr().out
 
 
 def test_another_time_alone_is_no_change(tmp_path):
@@ -97,12 +97,12 @@ def test_another_time_alone_is_no_change(tmp_path):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_nothing_is_made_from_it(damage, tmp_path):
-    """Neither from the directory nor by a table that points into it."""
+    """Neither from the directory nor by a table that refers to it."""
     make(tmp_path / "out")
     (tmp_path / "feats.scp").write_text(f"utt1 {tmp_path}/out/part:5\nutt2 {tmp_path}/out/x:5\n")
     damage(tmp_path / "out" / "part" / "result")
     for source in ("out", "feats.scp"):
-        with pytest.raises(UserError, match=r"out: part/result is not as it was made: .*make .*out again by '.*', or remove .*out/.done.json"):
+        with pytest.raises(UserError, match=r"out: part/result was changed, damaged or removed .*; run '.*' again, or remove .*out/.done.json"):
             make(tmp_path / "next", [tmp_path / source])
     assert not list(tmp_path.glob("next*"))
     make(tmp_path / "out")
@@ -114,15 +114,15 @@ def test_a_change_of_ones_own_is_kept_where_the_done_file_is_removed(tmp_path):
     overwrite(tmp_path / "out" / "part" / "result")
     (tmp_path / "out" / DONE).unlink()
     make(tmp_path / "next", [tmp_path / "out"])
-    with pytest.raises(UserError, match="was not made by a step"):
+    with pytest.raises(UserError, match="was not written by a step"):
         make(tmp_path / "out")
 
 
 @pytest.mark.parametrize("own_error", [None, ZeroDivisionError])
 def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
-    """The output is not made, and a checkpoint from before is not gone on with; nor is it where the step fails by itself."""
+    """The output is not written, and an earlier checkpoint is not resumed, even if the step fails for another reason."""
     make(tmp_path / "source")
-    with pytest.raises(own_error or UserError, match=None if own_error else "source: part/result is not as it was made"):
+    with pytest.raises(own_error or UserError, match=None if own_error else "source: part/result was changed, damaged or removed"):
         with stage_output(tmp_path / "out", {}, [tmp_path / "source"], resume=True) as scratch:
             (scratch / "checkpoint").write_text("")
             cut(tmp_path / "source" / "part" / "result")
@@ -135,7 +135,7 @@ def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
 
 
 def test_an_output_may_lie_in_a_directory_that_it_is_made_from(tmp_path, monkeypatch):
-    """As a graph in that of a model which another toolkit has made; by whatever path."""
+    """For example a graph in the directory of a model of another toolkit; by any path."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "final.mdl").write_text("")
     monkeypatch.chdir(tmp_path)
@@ -152,7 +152,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_copy_beside_the_output(damage, tmp_path):
-    """As DATA/feats.scp of DATA/feats."""
+    """For example DATA/feats.scp of DATA/feats."""
     out, copy = tmp_path / "feats", tmp_path / "feats.scp"
 
     def publish():
@@ -169,7 +169,7 @@ def test_a_copy_beside_the_output(damage, tmp_path):
 
 
 def test_a_copy_may_lie_in_an_output_that_had_one_of_its_name(tmp_path):
-    """As cmvn.scp in a copy of a data directory."""
+    """For example cmvn.scp in a copy of a data directory."""
     data, table = tmp_path / "data", tmp_path / "data" / "table"
 
     def copy_data():
@@ -196,7 +196,7 @@ def test_a_program_that_changes_an_output_on_purpose_says_so(tmp_path):
     with pytest.raises(UpToDate):
         make(tmp_path / "out")
     assert fingerprint(tmp_path / "out") != before and list(read_done(tmp_path / "out")["files"]) == ["part/result"]
-    adopt(tmp_path)  # which no step has made: nothing happens
+    adopt(tmp_path)  # not written by a step: no effect
 
 
 def test_an_output_of_a_version_that_kept_no_list(tmp_path):
@@ -211,7 +211,7 @@ def test_an_output_of_a_version_that_kept_no_list(tmp_path):
 
 @pytest.mark.parametrize("was_listed", [False, True])
 def test_what_a_scheduler_says_after_the_end_is_no_damage(was_listed, tmp_path):
-    """Nor of an output of a version that listed what it had said until then."""
+    """Also for an output of an earlier version, which listed the scheduler's files."""
     out = tmp_path / "out"
     with stage_output(out, {}, []) as scratch:
         (scratch / "result").write_text("made")

@@ -1,4 +1,4 @@
-"""Whatever a user keeps beside an output, under whatever name: no step removes it."""
+"""No step removes a user's files next to an output, whatever their names."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def contents(directory) -> dict[str, str]:
 
 @pytest.fixture(params=["own", "kept output"])
 def kept(request, tmp_path):
-    """A directory with work of years; or an output that was renamed to be kept, with a note in it."""
+    """A user's directory, or an output that was renamed in order to keep it, with a note in it."""
     directory = tmp_path / "kept"
     if request.param == "own":
         directory.mkdir()
@@ -47,13 +47,13 @@ def test_a_directory_where_the_output_is_to_be_written(is_made, force, kept, tmp
     scratch = kept.rename(tmp_path / "out.tmp")
     before = contents(scratch)
     told = UserError if force or not is_made else UpToDate
-    with pytest.raises(told, match="out.tmp is to be written in, but holds what no step has left there" if told is UserError else None):
+    with pytest.raises(told, match="out.tmp has files that were not written by a step" if told is UserError else None):
         make(tmp_path, "anew", force=force)
     assert contents(scratch) == before and (tmp_path / "out").exists() == is_made
 
 
 def test_the_scratch_directories_of_interrupted_runs_are_a_steps_own(tmp_path):
-    """Also one that was killed before it had written anything, and one that nobody may go on with."""
+    """Also of a run that was killed before it had written anything, and of one that cannot be resumed."""
     (tmp_path / "out.tmp" / "log").mkdir(parents=True)
     make(tmp_path)
     (tmp_path / "in").write_text("one")
@@ -64,14 +64,14 @@ def test_the_scratch_directories_of_interrupted_runs_are_a_steps_own(tmp_path):
 
 
 def test_what_takes_the_outputs_place_while_it_is_made(tmp_path):
-    with pytest.raises(UserError, match="out exists and was not made by a step; move it away"):
+    with pytest.raises(UserError, match="out exists and was not written by a step; move it away"):
         with stage_output(tmp_path / "out", {}, []) as out:
             (out / "result").write_text("made")
             (tmp_path / "out").mkdir()
             (tmp_path / "out" / "notes.txt").write_text("work of years")
     assert contents(tmp_path / "out") == {"notes.txt": "work of years"}
     (tmp_path / "out").rename(tmp_path / "notes")
-    with pytest.raises(UpToDate):  # what was made has only to take its place
+    with pytest.raises(UpToDate):  # the complete output only has to be renamed
         make(tmp_path)
     assert (tmp_path / "out" / "result").read_text() == "made" and not (tmp_path / "out" / STARTED).exists()
 
@@ -87,7 +87,7 @@ def test_the_hidden_place_of_the_replaced_output(kind, kept, tmp_path):
         hidden.write_text("work of years")
     else:
         hidden.symlink_to(kept)
-    with pytest.raises(UserError, match=r"\.out\.old exists and was not made by a step; move it away"):
+    with pytest.raises(UserError, match=r"\.out\.old exists and was not written by a step; move it away"):
         make(tmp_path, "anew", force=True)
     with pytest.raises(UpToDate):
         make(tmp_path)

@@ -1,4 +1,4 @@
-"""Steps whose output would take the place of what they read: refused before anything is touched, with --force too."""
+"""Steps whose output would replace their input are refused before any change, even with --force."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ TRAINING = ("--nj", 1, "--num-iters", 1, "--num-gauss", 20, "--max-iter-inc", 1,
 DICT = {"lexicon.txt": "<unk> SPN\nw1 A\n", "silence_phones.txt": "SIL\nSPN\n", "nonsilence_phones.txt": "A\n",
         "optional_silence.txt": "SIL\n"}  # fmt: skip
 
-# program, what comes before the directories, which of these (OUT is the last one)
+# program, words before the directories, names of the directories (OUT is the last one)
 PROGRAMS = [
     ("steps/train_mono.py", (), ("data", "lang")),
     ("steps/train_deltas.py", (), ("data", "lang", "ali")),
@@ -39,7 +39,7 @@ TABLE = [(program, flags, inputs, place) for program, flags, inputs in PROGRAMS 
 
 @pytest.fixture(scope="module")
 def exp(tmp_path_factory) -> Path:
-    """Inputs of all kinds, each of which a step seems to have made, so that --force would replace it."""
+    """Inputs of all kinds with done-files, so that --force would replace them."""
     folder = tmp_path_factory.mktemp("exp")
     data, lang = write_corpus(folder, num_utterances=8)
     run_here("train_mono.py", *TRAINING, data, lang, folder / "mono", threads=True)
@@ -66,7 +66,7 @@ def test_a_step_does_not_replace_what_it_reads(program, flags, inputs, place, fo
     folder, name = program.split("/")
     out = exp / place if (exp / place).is_dir() else (exp / place).parent
     before = state(exp)
-    with pytest.raises(UserError, match=f"^{exp}/.* is to be read, and would be replaced by the output {out}; give another output name$"):
+    with pytest.raises(UserError, match=f"^{exp}/.* is an input and would be replaced by the output {out}; give another output name$"):
         run_here(name, *flags, *(word if word == "<unk>" else exp / word for word in inputs), out, folder=folder)
     assert state(exp) == before
 
@@ -97,6 +97,6 @@ def test_an_input_that_is_the_output_by_another_name(kind, tmp_path):
 
 
 def test_an_output_in_what_it_is_made_from_is_no_mistake(exp, tmp_path):
-    """As a graph in the directory of its model."""
+    """For example a graph in the directory of its model."""
     with stage_output(exp / "mono" / "graph", {}, [exp / "mono" / "final.mdl", exp / "mono"]) as out:
         (out / "HCLG.fst").write_text("")

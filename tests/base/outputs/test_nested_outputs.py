@@ -1,4 +1,4 @@
-"""Outputs of other steps, their unfinished runs and a user's files in an output that is made anew: none is lost, whenever it is killed."""
+"""Outputs of other steps, their unfinished runs and a user's files in a replaced output: none is lost, even after a kill at any moment."""
 
 import fcntl
 import json
@@ -20,7 +20,7 @@ WRITTEN = {"dnn/final.nnet": "weeks of training", "big.tmp/checkpoints/epoch_3/i
            "decode/scoring/wer": "5.0", "graph/HCLG.fst": "graph", "notes/today.txt": "mine", "todo": "mine", ".backup/text": "by hand",
            ".graph.changed/HCLG.fst": "graph that was changed", "decode/remarks": "mine", "dnn/decode/lat.1.gz": "the network's"}  # fmt: skip
 FEW = {name: text for name, text in WRITTEN.items() if name.startswith(("dnn", "big", "decode", "todo"))}
-GONE = ("decode/lat.1.gz", "decode/scoring/wer", "graph/HCLG.fst")  # with what they were made from
+GONE = ("decode/lat.1.gz", "decode/scoring/wer", "graph/HCLG.fst")  # removed with their inputs
 
 
 def kept_of(written: dict[str, str]) -> dict[str, str]:
@@ -36,7 +36,7 @@ def make(place: Path, content: str, **keywords) -> None:
 
 
 def fill(mono: Path, written: dict[str, str] = WRITTEN) -> None:
-    """Put these files into it; those in outputs and an unfinished run by steps of their own."""
+    """Write these files into `mono`; those in outputs and in an unfinished run by their own steps."""
     inputs = {"graph": "final.mdl", "dnn": "final.mdl", "decode": "final.mdl", "decode/scoring": "decode/lat.1.gz", "dnn/decode": "final.mdl"}
     for name in [name for name in inputs if any(path.startswith(name) for path in written)]:
         with stage_output(mono / name, {}, [mono / inputs[name]], precious="*" if name == "dnn" else "") as out:
@@ -64,10 +64,10 @@ def test_what_an_output_holds_of_others_is_moved_aside_and_named(force, tmp_path
     inode = (mono / "dnn" / "final.nnet").stat().st_ino
     make(tmp_path, "one" if force else "two", force=force)
     assert files_in(aside) == kept_of(WRITTEN) and files_in(mono).keys() == {"final.mdl", "part/tree"}
-    assert (aside / "dnn" / "final.nnet").stat().st_ino == inode  # moved, which takes no room
+    assert (aside / "dnn" / "final.nnet").stat().st_ino == inode  # moved, which needs no disk space
     assert read_done(aside / "dnn") and (aside / "big.tmp" / ".started.json").exists()
     names = ".backup, .graph.changed, big.tmp, decode/remarks, dnn, notes, todo"
-    assert f"{mono} is replaced: {names}, which it has not made, kept in {aside}; remove there" in capsys.readouterr().out
+    assert f"{mono} is replaced; files that its step did not write ({names}) are moved to {aside}; remove the ones" in capsys.readouterr().out
 
 
 def test_an_unfinished_training_that_is_moved_back_is_gone_on_with(tmp_path):
@@ -80,7 +80,7 @@ def test_an_unfinished_training_that_is_moved_back_is_gone_on_with(tmp_path):
 
 
 def test_what_is_kept_with_the_same_content_is_not_kept_twice(tmp_path):
-    """Though it was made at another time, with other words in its logs."""
+    """Even if it was written at another time, with other logs."""
     for number, changed in enumerate(("one", "one", "two", "one", "two")):
         make(tmp_path, str(number))
         fill(tmp_path / "mono", WRITTEN | {"dnn/final.nnet": changed})
@@ -128,7 +128,7 @@ with stage_output(Path({str(tmp_path / "mono" / "big")!r}), {{}}, []) as out:
     while not (tmp_path / "mono" / "big.tmp" / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    with pytest.raises(UserError, match="mono/big.tmp is in use: another process is making this output; wait until it has ended"):
+    with pytest.raises(UserError, match="mono/big.tmp is in use: another process is writing this output; wait until it has ended"):
         make(tmp_path, "two")
     training.kill()
     training.wait()
@@ -138,7 +138,7 @@ with stage_output(Path({str(tmp_path / "mono" / "big")!r}), {{}}, []) as out:
 
 
 def test_of_an_output_that_does_not_list_its_files_others_outputs_alone_are_kept(tmp_path):
-    """One of an earlier version; which files are a user's is not known."""
+    """An output of an earlier version, in which a user's files cannot be recognised."""
     make(tmp_path, "one")
     fill(tmp_path / "mono")
     done = json.loads((tmp_path / "mono" / DONE).read_text())
@@ -149,7 +149,7 @@ def test_of_an_output_that_does_not_list_its_files_others_outputs_alone_are_kept
 
 
 def test_a_program_that_only_looks_does_not_stop_a_run(tmp_path, monkeypatch):
-    """It holds the lock of the scratch directory for a moment, as `run_times.is_held` does."""
+    """It holds the lock of the scratch directory for a moment, like `run_times.is_held`."""
     (tmp_path / "out.tmp").mkdir()
     looks = os.open(tmp_path / "out.tmp", os.O_RDONLY)
     fcntl.flock(looks, fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""Outputs are complete or not there, whatever happens between two writes."""
+"""Outputs are complete or absent, whatever happens between two writes."""
 
 import errno
 import json
@@ -51,7 +51,7 @@ def test_changed_input_makes_it_anew(place, capsys):
 
 
 def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
-    """As a table that a step reads only where a data directory has it."""
+    """For example a table that a step reads only if the data directory has it."""
     optional = place / "optional"
     optional.write_text("")
 
@@ -69,7 +69,7 @@ def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
 
 def test_other_options_are_refused_unless_forced(place):
     make(place)
-    with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); to make it again, remove it or give this step --force"):
+    with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); give --force to replace it, or another output name"):
         make(place, options={"a": 2})
     assert content_of(place) == "made"
     make(place, "forced", options={"a": 2}, force=True)
@@ -108,7 +108,7 @@ def test_what_no_step_has_made_is_never_replaced(place, name):
     (place / "home" / "thesis.tex").write_text("years of work")
     (place / "file").write_text("work")
     for force in (False, True):
-        with pytest.raises(UserError, match="was not made by a step"):
+        with pytest.raises(UserError, match="was not written by a step"):
             with stage_output(place / name, {}, [], force=force):
                 pass
     assert (place / "home" / "thesis.tex").exists() and (place / "file").exists()
@@ -117,7 +117,7 @@ def test_what_no_step_has_made_is_never_replaced(place, name):
 @pytest.mark.parametrize("name", [".", "..", "/"])
 def test_impossible_output_names(name, place, monkeypatch):
     monkeypatch.chdir(place)
-    with pytest.raises(UserError, match="no name for an output|was not made by a step"):
+    with pytest.raises(UserError, match="cannot be an output directory|was not written by a step"):
         with stage_output(Path(name), {}, []):
             pass
 
@@ -133,7 +133,7 @@ def test_a_failing_block_leaves_the_old_output_and_its_log(place):
 
 @pytest.mark.parametrize("number", range(40))
 def test_interruption_before_any_call_that_changes_the_disk(number, place, monkeypatch):
-    """Die at the N-th change of the file system; the next run ends well, and no reader ever sees a half."""
+    """Die at the N-th change of the filesystem; the next run succeeds, and a reader never sees an incomplete output."""
     make(place, "old")
     (place / "in").write_text("changed")
     calls = dying_after(number, monkeypatch)
@@ -156,11 +156,11 @@ def test_interruption_before_any_call_that_changes_the_disk(number, place, monke
 
 
 class Died(BaseException):
-    """As kill -9: nothing of the step's own runs after it (clean-ups that run change nothing, because all calls die from then on)."""
+    """Simulates kill -9: code of the step has no effect after it, because all later calls that change the disk raise it again."""
 
 
 def dying_after(number, monkeypatch) -> list[int]:
-    """Let the (number + 1)-th call that changes the file system raise Died, and all after it."""
+    """Make the (number + 1)-th call that changes the filesystem, and all later ones, raise Died."""
     calls = [0]
 
     def wrap(real):
@@ -180,7 +180,7 @@ def dying_after(number, monkeypatch) -> list[int]:
 
 
 def test_two_runs_of_one_step(place):
-    """The second is refused while the first is at work, and not after it was killed."""
+    """The second is refused while the first one runs, but not after the first was killed."""
     code = f"""
 import sys, time
 from pathlib import Path
@@ -196,7 +196,7 @@ with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:
     while not (place / "out.tmp" / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    with pytest.raises(UserError, match="another process is making this output"):
+    with pytest.raises(UserError, match="another process is writing this output"):
         make(place)
     assert (place / "out.tmp" / "here").exists()
     first.send_signal(signal.SIGKILL)
@@ -222,7 +222,7 @@ def test_an_output_that_is_a_link_is_made_where_it_leads(place, there):
 
 
 def test_an_output_that_another_run_is_just_renaming(place, monkeypatch):
-    """The done-file in OUT.tmp was seen; when OUT.tmp can be claimed, the other run has renamed it."""
+    """The done-file in OUT.tmp exists, but before OUT.tmp is locked, the other run renames it."""
     make(place)
     (place / "out").rename(place / "out.tmp")
     (place / "out.tmp" / STARTED).touch()
@@ -239,7 +239,7 @@ def test_an_output_that_another_run_is_just_renaming(place, monkeypatch):
 
 
 def test_a_claim_of_what_was_renamed_before_it_was_locked(place, monkeypatch):
-    """Neither the finished output nor what a third run makes under the old name is touched."""
+    """Neither the finished output nor the output of a third run under the old name is changed."""
     lock = output.fcntl.flock
 
     def late_lock(directory, how):
@@ -251,7 +251,7 @@ def test_a_claim_of_what_was_renamed_before_it_was_locked(place, monkeypatch):
 
     for third in (False, True):
         monkeypatch.setattr(output.fcntl, "flock", late_lock)
-        with pytest.raises(UserError, match="another process is making this output"), output._claimed(place / "out.tmp"):
+        with pytest.raises(UserError, match="another process is writing this output"), output._claimed(place / "out.tmp"):
             pytest.fail("claimed")
         (place / "out").rmdir()
 
@@ -269,14 +269,14 @@ def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path):
 
 
 def test_the_longest_names_of_atomic_write(tmp_path):
-    """255 bytes are what Linux has room for; two files are written at once."""
+    """Linux allows 255 bytes; two files are written at the same time."""
     first, second = (tmp_path / (end.rjust(250, "n") + "né.x") for end in "ab")
     with atomic_write(first) as f, atomic_write(second) as g:
         f.write("first")
         g.write("second")
     assert (first.read_text(), second.read_text()) == ("first", "second") and len(list(tmp_path.iterdir())) == 2
     too_long = first.with_suffix(".xy")
-    with pytest.raises(UserError, match=f"^{too_long}: the name is too long for the file system; give a shorter one$"):
+    with pytest.raises(UserError, match=f"^{too_long}: the name is too long for the filesystem; give a shorter one$"):
         with atomic_write(too_long) as f:
             f.write("third")
     assert len(list(tmp_path.iterdir())) == 2
@@ -343,7 +343,7 @@ with atomic_write(Path({str(tmp_path / 'x')!r})) as f:
     f.write("x" * 100000)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "x: the file is larger than is allowed here" in done.stderr and list(tmp_path.iterdir()) == []
+    assert "x: the file exceeds the size limit" in done.stderr and list(tmp_path.iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
@@ -376,7 +376,7 @@ def fingerprint_of(directory, content: bytes) -> str:
 
 
 def test_directory_fingerprints(tmp_path):
-    """Names and contents of files count; logs, hidden files, and what a scheduler was given and has said do not."""
+    """Names and contents of files count; logs, hidden files and files of the scheduler do not."""
     prints = []
     for number, (name, content, log) in enumerate([("a", "1", "x"), ("a", "1", "y"), ("b", "1", "x"), ("a", "2", "x")]):
         directory = tmp_path / str(number)
@@ -403,7 +403,7 @@ def test_an_input_made_anew_with_equal_content_leaves_the_output_current(place):
 
 
 def test_a_table_stands_for_the_outputs_that_it_points_into(place):
-    """feats.scp has the same lines after features were made with other options, as long as no length changes."""
+    """feats.scp has the same lines after features were computed with other options, as long as no length changes."""
     def table_print(content):
         make(place, content, force=True)
         return fingerprint(place / "feats.scp")
@@ -413,7 +413,7 @@ def test_a_table_stands_for_the_outputs_that_it_points_into(place):
 
 
 def test_a_table_stands_for_archives_that_no_step_has_made(place):
-    """Made again by another program, at the same places in them. Time does not count, nor do files that are no archives."""
+    """Archives rewritten by another program with the same offsets. Times do not count, nor do files that are not archives."""
     (place / "raw").mkdir()
     (place / "feats.scp").write_text(f"u1 {place}/raw/a.ark:5\nu2 {place}/raw/a.ark:70[0:3]\nu3 {place}/raw/u3.wav\nu4 cat {place}/raw/x |\n")
     prints = []
@@ -425,7 +425,7 @@ def test_a_table_stands_for_archives_that_no_step_has_made(place):
 
 
 def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
-    """As feats.scp of a data directory whose features a step has made together with its tables."""
+    """For example feats.scp of a data directory whose features and tables were written by one step."""
     def table_print(features, text):
         with stage_output(place / "out", {}, [], force=True) as out:
             (out / "feats").mkdir()
@@ -438,7 +438,7 @@ def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
     (place / "out/text").write_text("corrected by hand")
     fingerprint(place / "feats.scp")
     (place / "out/feats/raw.ark").unlink()
-    with pytest.raises(UserError, match="out: feats/raw.ark is not as it was made"):
+    with pytest.raises(UserError, match="out: feats/raw.ark was changed, damaged or removed"):
         fingerprint(place / "feats.scp")
 
 

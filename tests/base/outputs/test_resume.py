@@ -1,4 +1,4 @@
-"""What an interrupted run has left behind: gone on with by the same command, thrown away or kept by others."""
+"""Files of an interrupted run: resumed by the same command, discarded or kept by others."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_resume_keeps_a_matching_run_only(place, capsys):
 
 @pytest.mark.parametrize("precious", ["", "checkpoint"])
 def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
-    """Options that it did not have are at their defaults; with others than these it is another run."""
+    """New options must have their defaults; with other values the run is not resumed."""
     def run(options):
         with stage_output(place / "out", options, [], resume=True, precious=precious, complete=lambda saved: {"a": 5, "b": {"c": 0}, **saved}) as out:
             found.append((out / "checkpoint").exists())
@@ -67,19 +67,19 @@ def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
         run({"a": 1, "t": (1, 2)})
     with pytest.raises(UserError, match=r"out.tmp: an interrupted run with other options \(a: 1 -> 2\); give those options .*--force"):
         run({"a": 2, "t": (1, 2)})
-    with pytest.raises(UserError, match="checkpoint: there is a directory of this name"):  # it goes on
+    with pytest.raises(UserError, match="checkpoint: a directory of this name exists"):  # it is resumed
         run({"a": 1, "t": (1, 2)})
-    with pytest.raises(KeyboardInterrupt):  # it has begun anew
+    with pytest.raises(KeyboardInterrupt):  # it starts from scratch
         run({"a": 2, "t": (1, 2)}, force=True)
-    with pytest.raises(UserError, match="checkpoint: there is a directory of this name"):  # this option may change on the way
+    with pytest.raises(UserError, match="checkpoint: a directory of this name exists"):  # this option may change on resumption
         run({"a": 3, "t": (1, 2)}, may_change=("a",))
     (place / "out.tmp" / "checkpoint" / "index").unlink()
-    with pytest.raises(KeyboardInterrupt):  # there is nothing to lose
+    with pytest.raises(KeyboardInterrupt):  # there are no precious files
         run({"a": 3, "t": (1, 2)})
 
 
 def test_a_run_that_was_forced_is_gone_on_with_by_the_same_command(place):
-    """It has begun anew already; what was begun without is thrown away."""
+    """It has already started from scratch; a run that was started without --force is discarded."""
     def run(option, force=True, ends=False):
         with stage_output(place / "out", {"a": option}, [place / "in"], resume=True, precious="checkpoint", force=force) as out:
             found = (out / "checkpoint").exists()
@@ -123,7 +123,7 @@ def test_options_of_another_step_are_not_listed(place, capsys):
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(resume, place, capsys):
-    """Other options may bring other inputs, of which none has changed."""
+    """Other options may imply other inputs, none of which has changed."""
     def interrupted(option, *inputs):
         with pytest.raises(KeyboardInterrupt), stage_output(place / "out", {"a": option}, list(inputs), resume=resume):
             raise KeyboardInterrupt

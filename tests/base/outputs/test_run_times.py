@@ -1,4 +1,4 @@
-"""Seconds of an output that several runs have made, by a clock that the test sets."""
+"""Seconds of an output that several runs computed, by a clock that the test sets."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def clock(monkeypatch):
 
 
 def run(place, clock, seconds: float, broken_off: bool = False, **keywords) -> float | None:
-    """What the done-file says; None where the run is broken off."""
+    """Seconds in the done-file; None if the run is interrupted."""
     try:
         with stage_output(place / "out", {}, [], **{"resume": True, **keywords}):
             clock[0] += seconds

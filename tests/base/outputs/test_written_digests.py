@@ -1,4 +1,4 @@
-"""Digests that are taken while files are written: those that done-files have had before, and no file is read again for them."""
+"""Digests computed while files are written: the same as before in done-files, without reading the files again."""
 
 import hashlib
 import os
@@ -41,7 +41,7 @@ def write_all(out: Path) -> None:
     with atomic_write(out / "words.txt") as f:
         f.writelines(f"w\u00f6rd{i} {i}\n" for i in range(20_000))
     with atomic_write(out / "table.npy", "wb") as f:
-        np.save(f, random.random(20_000))  # past the file object
+        np.save(f, random.random(20_000))  # bypasses the file object
     with atomic_write(out / "arrays.npz", "wb") as f:
         np.savez(f, a=random.random(20_000))  # headers are written last
     (out / "others.bin").write_bytes(bytes(100_000))
@@ -49,7 +49,7 @@ def write_all(out: Path) -> None:
 
 @pytest.fixture
 def read():
-    """Names of files that are read for their digests."""
+    """Names of the files that are read for their digests."""
     names, digest = [], fingerprint._file_digest
     with patch.object(fingerprint, "_file_digest", lambda path, *blocks: names.append(Path(path).name) or digest(path, *blocks)):
         yield names
@@ -96,7 +96,7 @@ def test_what_is_changed_after_it_was_written_is_read(tmp_path, read):
 
 
 def test_large_files_are_sampled_by_the_job(tmp_path, read):
-    """As they always were: the places of the samples depend on the size."""
+    """As in earlier versions: the positions of the samples depend on the size."""
     with patch.object(fingerprint, "_BLOCK_BYTES", 1000), patch.object(fingerprint, "_MAX_BLOCKS", 80):
         with stage_output(tmp_path / "out", {}, []) as out:
             with atomic_write(out / "large", "wb") as f:

@@ -49,7 +49,7 @@ def begin(tmp_path, monkeypatch):
 
 
 def test_lines_without_a_terminal(begin, tmp_path):
-    """First the last line of the log, then what the ranks have told; nothing is left of it."""
+    """First the last line of the log, then the reports of the ranks; no file of them is left."""
     step = begin(subprocess.PIPE)
     for told, seen in ((rf"{AT}reading the features, \d+ s so far\n", "seen"), (rf"{AT}{NOTE}\n", "seen_again")):
         lines = []
@@ -87,7 +87,7 @@ def test_what_is_told_before_there_is_a_note(tmp_path):
 
 
 def test_time_left_is_that_of_the_passes_of_this_run(tmp_path, monkeypatch):
-    """Of 40, the 10th to 12th have taken 3 s; where nobody looks, and where it cannot be written, nothing happens."""
+    """Of 40 passes, the 10th to 12th took 3 s. Without a reader, or if it cannot be written, the note is skipped."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     course = Course("iteration", 40)

@@ -1,4 +1,4 @@
-"""run_jobs: work of a step through the runner that --cmd names; run_ranks, where what it is told is the same."""
+"""run_jobs: work of a step through the runner in --cmd; run_ranks, as far as its arguments are the same."""
 
 import os
 

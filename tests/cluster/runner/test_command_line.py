@@ -41,7 +41,7 @@ from pyasr.cluster.runner.command_line import parse_request
     (["", "true"], "'' is a directory; give the name of a log file, such as x.log"),
     (["..", "true"], "'..' is a directory; give the name of a log file, such as ../x.log"),
     (["/", "true"], "'/' is a directory; give the name of a log file, such as /x.log"),
-    (["file/x.log", "true"], "error: file: a file, where a directory is to be made; check the path, or move the file elsewhere"),
+    (["file/x.log", "true"], "error: file: a file in the place of a directory; check the path, or move the file elsewhere"),
     (["file/log/x.log", "true"], "file/log: Not a directory; check the path"),
 ])
 def test_bad_command_lines(words, sentence, tmp_path):
@@ -61,7 +61,7 @@ def test_values_of_a_scheduler_that_look_like_a_range_of_jobs(words, raw, name):
 
 
 def test_words_of_a_scheduler_have_no_effect_here(tmp_path):
-    """Which is told."""
+    """A warning says so."""
     done = run_pl("-l", "mem=2G", "-q", "all.q", "-V", "x.log", "echo", "hello", cwd=tmp_path)
     assert done.returncode == 0 and "\nhello\n" in (tmp_path / "x.log").read_text()
     assert done.stderr == ("run.pl: warning: -l mem=2G -q all.q -V has no effect: options with one dash are for a scheduler, and run.pl "

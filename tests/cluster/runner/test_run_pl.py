@@ -434,7 +434,7 @@ def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):
 
 
 def test_a_command_that_writes_the_file_of_its_status(tmp_path):
-    """Does not lose what it has written, and is told of it."""
+    """The file of the command is renamed and kept, and a message says so."""
     done = run_pl("build.log", "echo", "built", ">", "build.status", cwd=tmp_path)
     assert done.returncode == 1 and (tmp_path / "build.status.kept").read_text() == "built\n" and read_status(tmp_path / "build.log").status == 1
     told = "build.status: the job's command has written this file, but it is the name of the job's status file; it was renamed to"

@@ -113,7 +113,7 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
 
 
 def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over(slurm_pl, tmp_path):
-    """Five seconds, as on filesystems that tell hosts late of each other's files: the job is not told as lost, nor others cancelled."""
+    """Five seconds later, as on filesystems with delayed visibility: the job is not reported as lost, and no others are cancelled."""
     late = "mv a.2.status held; (sleep 5; mv held a.2.status) > /dev/null 2>&1 &\necho 7"
     program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", late))
     program(tmp_path / "bin" / "scontrol", '#!/bin/sh\nfor task in 1 2; do echo ArrayTaskId=$task JobState=COMPLETED; done\n')

@@ -67,7 +67,7 @@ def test_jobs_that_do_not_end(answer):
 
 
 def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path):
-    """The jobs are told, and ended by the guard as soon as it does."""
+    """The runner names the jobs, and the guard ends them as soon as the scheduler answers."""
     programs = tmp_path / "bin"
     programs.mkdir()
     begin_slurm_of_processes(programs)

@@ -1,4 +1,4 @@
-"""queue.pl on a real Grid Engine of one host: whatever becomes of a job is told in one sentence."""
+"""queue.pl on a real Grid Engine of one host: every result of a job is reported in one sentence."""
 
 import re
 import signal
@@ -66,7 +66,7 @@ def test_words_of_qsub_as_with_kaldi(cases):
 
 
 def test_one_failing_job_of_an_array(grid, cases):
-    """Told once, with what repeats it; the others are ended."""
+    """It is reported once, with the command that repeats it; the others are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
     assert code == 1 and "queue.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said

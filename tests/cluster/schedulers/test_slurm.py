@@ -1,4 +1,4 @@
-"""slurm.pl on a real Slurm of four fake nodes: whatever becomes of a job is told in one sentence."""
+"""slurm.pl on a real Slurm of four emulated nodes: every result of a job is reported in one sentence."""
 
 import os
 import re
@@ -136,7 +136,7 @@ def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
 
 
 def test_one_failing_job_of_an_array(slurm, cases):
-    """Told once, with what repeats it; the others are ended."""
+    """It is reported once, with the command that repeats it; the others are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
     assert code == 1 and "slurm.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
@@ -299,7 +299,7 @@ def test_a_value_that_opens_quotation_marks(tmp_path):
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_long_lists_of_tasks(cut, slurm, monkeypatch):
-    """Which Slurm cuts off unless it is told not to. What waits under one number, also unnamed, is then not thought lost."""
+    """Slurm truncates such lists by default. Tasks that wait under one number, even unnamed ones, must not count as lost."""
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, slurm.environment[name])
     if cut:

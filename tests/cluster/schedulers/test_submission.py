@@ -1,4 +1,4 @@
-"""What is told, and done, where a scheduler does not take a job."""
+"""Messages and actions if a scheduler does not accept a job."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ def run(tmp_path):
                           'unable to send message to qmaster using port 6444 on host "m": got send error'),
 ])  # fmt: skip
 def test_a_scheduler_that_is_away_for_a_moment(runner, said, told, run):
-    """Twice, and once more when the job is submitted again: told once."""
+    """Twice, and again at the resubmission of the job: one message."""
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
     assert (code, first, num_calls) == (0, f"{runner}: {told}; trying again, up to 4 times", 5)

@@ -216,8 +216,8 @@ def two_channels(wave: Path) -> str:
 
 # {entry of wav.scp: (complaint, what the user has to do)}
 BY_HAND = {
-    "refused command": (lambda wave: f"cat {wave} |", "commands are refused here (--no-pipes, or PYASR_NO_PIPES in the environment)",
-                        "give a file in the place of the command"),
+    "refused command": (lambda wave: f"cat {wave} |", "commands are refused (--no-pipes, or PYASR_NO_PIPES in the environment)",
+                        "replace the command by a file"),
     "no such program": (lambda wave: f"no-sph2pipe {wave} |", "no-sph2pipe: command not found)", "install its programs, or convert"),
     "no such program before another": (lambda wave: f"no-sph2pipe {wave} | grep . |", "not found)", "install its programs, or convert"),
     "no program": (lambda wave: f"{wave} |", "Permission denied)", "install its programs, or convert"),

@@ -297,11 +297,11 @@ def test_a_list_as_a_lattice():
 @pytest.mark.parametrize("options, told", [
     (["--search", "wfst"], "--search wfst needs --graph-dir; create the graph with utils/make_ctc_graph.py"),
     (["--search", "greedy", "--lm", "x", "--num-prefixes", 8],
-     "--lm, --num-prefixes do not go with --search greedy; leave them out, or give --search prefix"),
-    (["--search", "prefix", "--graph-dir", "x"], "--graph-dir does not go with --search prefix; leave it out, or give --search wfst"),
-    (["--search", "prefix", "--beam", 8, "--determinize", "true"], "--beam, --determinize do not go with --search prefix; leave them out"),
-    (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--word-bonus does not go with --search wfst; leave it out"),
-    (["--search", "prefix", "--lm-weight", 0.5, "--oov-cost", 9], "--lm-weight, --oov-cost do nothing without --lm; leave them out"),
+     "--lm, --num-prefixes cannot be combined with --search greedy; omit them, or give --search prefix"),
+    (["--search", "prefix", "--graph-dir", "x"], "--graph-dir cannot be combined with --search prefix; omit it, or give --search wfst"),
+    (["--search", "prefix", "--beam", 8, "--determinize", "true"], "--beam, --determinize cannot be combined with --search prefix; omit them"),
+    (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--word-bonus cannot be combined with --search wfst; omit it"),
+    (["--search", "prefix", "--lm-weight", 0.5, "--oov-cost", 9], "--lm-weight, --oov-cost have no effect without --lm; omit them"),
     (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; create it with utils/make_ctc_graph.py"),
 ])
 def test_impossible_options(exp, options, told):

@@ -264,7 +264,7 @@ def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
         f.write("\n")
     first, last = told()
     assert first.endswith("decode.si is up to date")
-    assert last == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; making it again"
+    assert last == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; computing it again"
     write_subsampling(model, 3)
     assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in told())
 

@@ -103,7 +103,7 @@ def test_tables_of_other_features_are_kept(data):
     cmvn = read_table(data / "cmvn.scp")
     anew = step("make_mfcc.py", "--nj", 1, "--use-energy", "true", "--force", *FLAGS[:2], data)
     assert anew.returncode == 0 and "moved to" not in anew.stdout
-    assert not (data / "cmvn.scp").exists()  # nobody must take statistics of other features
+    assert not (data / "cmvn.scp").exists()  # statistics of other features must not be used
     assert step("compute_cmvn.py", data).returncode == 0 and read_table(data / "cmvn.scp").keys() == cmvn.keys()
     kept = {path.name: read_table(path) for path in (data / ".backup").iterdir()}
     assert kept == {**own, "cmvn.scp.2": {"a": "/k/cmvn.ark:7"}}

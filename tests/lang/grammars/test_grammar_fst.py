@@ -114,7 +114,7 @@ def test_four_columns(text, acceptor, words, said, expected):
     assert cost(grammar_of(text, acceptor), words, said) == pytest.approx(expected)
 
 
-BAD = {  # text: what is told
+BAD = {  # text: message
     "": "g.txt: no arcs; give lines 'FROM TO WORD [COST]' or 'STATE [COST]'",
     "0 0.5\n": "g.txt: no arcs; give lines",
     "0 1 ann 2.5\n1\n": "g.txt: the fourth column may be labels or costs; give --acceptor true for",

@@ -37,7 +37,7 @@ def test_what_is_encoded_is_spelled_again(subwords):
 
 
 def test_what_has_no_unit(subwords):
-    """Letters are missing from their words; the word <unk> stands for what nobody understood."""
+    """Letters without a unit; <unk> stands for speech that was not understood and has no letters."""
     assert subwords.strange_letters("the zebra QZ <unk>") == {"z", "Q", "Z"} and subwords.strange_letters("a bat <unk>") == set()
     assert subwords.words(subwords.encode("QZab zebra")) == ["ab", "ebra"]
     assert subwords.words(subwords.encode("the <unk> <unk> cat QZ")) == ["the", "<unk>", "<unk>", "cat", "<unk>"]

@@ -214,8 +214,8 @@ def test_models_of_weight_0_are_left_out(files):
     ("--weights 0.5,0.5", "one.arpa.gz endless", "endless: </s> has no unigram, so sentences have no probability"),
     ("--weights 0.5,0.5", "one.arpa.gz heldout", "heldout:1: no .data. line; not a language model in ARPA format"),
     ("--weights 0.5,0.5", "one.arpa.gz short", "short:.*: 3 1-grams, but the header promises 4"),
-    ("--weights 0.5,0.5 --tolerance 1e-3", "one.arpa.gz two", "--tolerance does nothing without --heldout"),
-    ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the least allowed value"),
+    ("--weights 0.5,0.5 --tolerance 1e-3", "one.arpa.gz two", "--tolerance has no effect without --heldout"),
+    ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the minimum"),
 ])
 def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message):
     (files / "strange").write_text("u1 <unk> zz\n")

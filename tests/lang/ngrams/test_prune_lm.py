@@ -213,16 +213,16 @@ def test_prune_lm(source, capsys):
 
 @pytest.mark.parametrize(("words", "message"), [
     ("lm out", "no pruning is requested; give --threshold, such as 1e-7, or --lowprobs"),
-    ("--threshold=-1e-7 lm out", "--threshold: -1e-7 is below the least allowed value 0"),
+    ("--threshold=-1e-7 lm out", "--threshold: -1e-7 is below the minimum 0"),
     ("--threshold x lm out", "--threshold: 'x' is not a number"),
     ("--lowprobs --min-order 4 lm out", "lm/lm.arpa.gz: its order is 3, below --min-order 4; nothing would be pruned"),
     ("--lowprobs unigrams out", "unigrams: its order is 1, below --min-order 2"),
-    ("--lowprobs --min-order 1 lm out", "--min-order: 1 is below the least allowed value 2"),
-    ("--lowprobs --history-lm lm lm out", "--history-lm does nothing without --threshold"),
+    ("--lowprobs --min-order 1 lm out", "--min-order: 1 is below the minimum 2"),
+    ("--lowprobs --history-lm lm lm out", "--history-lm has no effect without --threshold"),
     ("--threshold 1e-7 --history-lm unigrams lm out", "unigrams: 3 words of the model to prune are not in it, such as 'c'"),
     ("--threshold 1e-7 nowhere out", "nowhere: no such file or directory"),
     ("--threshold 1e-7 lm out.arpa", "out.arpa: the output is a directory with lm.arpa.gz in it; give a name"),
-    ("--threshold 1e-7 lm lm", "lm is to be read, and would be replaced by the output lm"),
+    ("--threshold 1e-7 lm lm", "lm is an input and would be replaced by the output lm"),
     ("--threshold 1e-7 noend out", "noend: </s> has no unigram"),
     ("--threshold 1e-7 nothing out", "nothing: <s> has no unigram"),
 ])

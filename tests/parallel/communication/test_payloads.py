@@ -64,7 +64,7 @@ def test_moves_are_rounded_and_parameters_are_not(name, more, payload):
 @pytest.mark.parametrize("name", [*GOSSIP, "dpsgd"])
 @pytest.mark.parametrize("payload", NARROW)
 def test_gossip_conserves_the_mean(name, payload):
-    """To the rounding of float32 of each rank, while what ranks are told differs by the rounding of 16 bits."""
+    """To the rounding of float32 of each rank, although the messages are rounded to 16 bits."""
     for of_ranks in zip(*run(name, payload)):
         before, after = (np.array([mixed[place] for mixed in of_ranks], np.float64) for place in (0, 1))
         assert np.abs(after.mean(0) - before.mean(0)).max() < 2 * 2.0**-24 * 2000

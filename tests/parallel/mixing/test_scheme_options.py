@@ -51,19 +51,19 @@ def test_options_of_other_schemes_are_refused_by_name(scheme):
         if name in names_of(KINDS[scheme]):
             assert given(*words) == mixing_options(scheme)
         else:
-            with pytest.raises(UserError, match=f"^{flag_of(name)} does not go with --parallel {scheme}; leave it out"):
+            with pytest.raises(UserError, match=f"^{flag_of(name)} cannot be combined with --parallel {scheme}; omit it"):
                 given(*words)
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--topology", "nonsense"], "^--topology does not go with --parallel allreduce; leave it out, or choose one of adpsgd, dpsgd, hadpsgd$"),
-    (["--outer-rate", "1"], "--outer-rate does not go with --parallel allreduce; leave it out, or choose one of bmuf, bmuf-classical, diloco, slowmo$"),
-    (["--parallel=asgd", "--period-frames=5"], "^--period-frames does not go with --parallel asgd; leave it out$"),
-    (["--server-momentum", "0", "--max-distance", "3"], "^--server-momentum, --max-distance do not go with --parallel allreduce; leave them out, or give"),
-    (["--parallel", "telepathy", "--topology", "ring"], "^--parallel 'telepathy': there is no such scheme; choose one of adpsgd, "),
+    (["--topology", "nonsense"], "^--topology cannot be combined with --parallel allreduce; omit it, or choose one of adpsgd, dpsgd, hadpsgd$"),
+    (["--outer-rate", "1"], "--outer-rate cannot be combined with --parallel allreduce; omit it, or choose one of bmuf, bmuf-classical, diloco, slowmo$"),
+    (["--parallel=asgd", "--period-frames=5"], "^--period-frames cannot be combined with --parallel asgd; omit it$"),
+    (["--server-momentum", "0", "--max-distance", "3"], "^--server-momentum, --max-distance cannot be combined with --parallel allreduce; omit them, or give"),
+    (["--parallel", "telepathy", "--topology", "ring"], "^--parallel 'telepathy': no such scheme; choose one of adpsgd, "),
     (["--parallel", "adpsgd", "--topology", "fixed-ring", "--random-peers", "true"],
-     "^--random-peers does not go with --topology fixed-ring: its rounds define the neighbours; leave it out$"),
-    (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the least allowed value 0"),
+     "^--random-peers cannot be combined with --topology fixed-ring: its rounds define the neighbours; omit it$"),
+    (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the minimum 0"),
 ])  # fmt: skip
 def test_sentences(words, sentence):
     with pytest.raises(UserError, match=sentence):
@@ -73,13 +73,13 @@ def test_sentences(words, sentence):
 def test_options_of_a_config_file_are_refused_too(tmp_path):
     (tmp_path / "x.conf").write_text("--period-frames=640\n")
     assert given("--config", str(tmp_path / "x.conf")).scheme.period_frames == 640
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --period-frames does not go with --parallel gradient"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --period-frames cannot be combined with --parallel gradient"):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "gradient")
     (tmp_path / "x.conf").write_text("--topology=ring\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology does not go with --parallel allreduce; leave it out, or choose"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology cannot be combined with --parallel allreduce; omit it, or choose"):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "allreduce")
     (tmp_path / "x.conf").write_text("\n--parallel=telepathy\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:2: --parallel 'telepathy': there is no such scheme"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:2: --parallel 'telepathy': no such scheme"):
         given("--config", str(tmp_path / "x.conf"))
 
 
@@ -87,7 +87,7 @@ def test_help_tells_whose_an_option_is():
     with pytest.raises(opt.HelpRequested) as caught:
         given("--help")
     for told in ("neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
-                 "minibatches (with any --parallel but adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
+                 "minibatches (with any --parallel except adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
                  "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]", "halve their size (float32|float16|bfloat16)"):
         assert told in str(caught.value)
 
@@ -100,7 +100,7 @@ def test_a_new_scheme_brings_its_options():
     try:
         register("leaps", options=LeapOptions)(type("Leaps", (PeriodicStrategy,), {}))
         assert given("--parallel", "leaps", "--leap", "4").scheme == LeapOptions(leap=4)
-        with pytest.raises(UserError, match="--leap does not go with --parallel ring; leave it out, or give --parallel leaps"):
+        with pytest.raises(UserError, match="--leap cannot be combined with --parallel ring; omit it, or give --parallel leaps"):
             given("--parallel", "ring", "--leap", "4")
     finally:
         REGISTER.pop("leaps", None)

@@ -60,7 +60,7 @@ def test_gradients_arrive_in_the_flat_buffer():
 
 def mixed(minibatches_by_rank, options, minibatch=10):
     """Each rank adds its own noise to its parameters at every minibatch; for each mixing (frames since the last one, parameters before,
-    after, what it told)."""
+    after, its result)."""
 
     def rank(comm):
         strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
@@ -199,5 +199,5 @@ def test_the_scheme_that_the_docs_write_anew():
 
 def test_unknown_scheme():
     assert "allreduce" in strategy_names()
-    with pytest.raises(UserError, match="--parallel 'telepathy': there is no such scheme; choose one of .*allreduce, "):
+    with pytest.raises(UserError, match="--parallel 'telepathy': no such scheme; choose one of .*allreduce, "):
         make_strategy(SoloComm(), mixing_options("telepathy"))

@@ -134,12 +134,12 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
 
 
 def test_a_frozen_host_is_noticed(tmp_path, capsys):
-    """Nobody on the host can say so. When it comes to itself again, its witnesses do not disturb the job that goes on without it."""
+    """No process on the host can report it. When the host resumes, its witnesses do not disturb the job that continues without it."""
     setup("test")
     run("host_of_the_last_two_freezes", tmp_path, recovery=recovering())
     assert attempts(tmp_path) == [3, 1]
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "restart" in line]
-    silent = r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: nothing was heard for more than 5 s: the host stands still, or is cut off"
+    silent = r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: no heartbeat for more than 5 s: the host has frozen or is cut off"
     assert re.search(rf"{silent} from the network, see --rank-timeout; 1 rank continues from 70 frames, restart 1 of at most 2", line)
     pids = [int(pid) for file in tmp_path.glob("frozen.*") for pid in file.read_text().split()]
     for pid in filter(alive, pids):

@@ -17,7 +17,7 @@ START = 5.0
 def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8):
     """What a rank does: each of its minibatches of 10 frames adds 1 to its own number among the parameters, and a little waiting.
 
-    Returns (parameters, own minibatches, frames told, strategy).
+    Returns (parameters, own minibatches, reported frames, strategy).
     """
 
     def rank(comm):
@@ -79,7 +79,7 @@ def test_no_move_is_lost(run, num_ranks, options):
     mixing_options("hadpsgd", topology="random-ring", ranks_per_node=2),
 ], ids=["fixed-ring", "random-ring", "exponential", "hadpsgd"])  # fmt: skip
 def test_learners_that_mix_with_neighbours_meet(run, num_ranks, options):
-    """At the end of each of two epochs, with one model, into which the moves of all have gone; all frames are told."""
+    """At the end of each of two epochs, with one model that includes the moves of all; all frames are reported."""
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master = results[0][0]
     frames = {told for *_, told, _ in results}

@@ -259,7 +259,7 @@ def test_waiting_tells_of_what_has_arrived():
 
 
 def gossip(comm) -> tuple:
-    """Asynchronous averaging with whoever's parameters come first; a background thread takes them in."""
+    """Asynchronous averaging with the parameters that arrive first; a background thread receives them."""
     lock, x, sources = comm.condition(), comm.rng.normal(size=4), []
 
     def take_in():

@@ -1,5 +1,5 @@
-"""How stale AD-PSGD's gradients are, seen from outside: from the weights that they were taken at, those that they were applied to, and what
-ranks had told each other meanwhile."""
+"""Staleness of AD-PSGD's gradients, measured from outside: from the weights at which they were computed, those to which they were applied,
+and the messages between ranks meanwhile."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ COMPUTE = ComputeTime(0.01, variation=0.2)
 
 
 class Overheard(Wire):
-    """Remembers the exchanges of one rank: half of the difference between what it was told and what it said."""
+    """Records the exchanges of one rank: half of the difference between received and sent parameters."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)

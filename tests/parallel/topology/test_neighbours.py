@@ -109,7 +109,7 @@ UNEVEN = {3: [12, 3, 20], 4: [15, 15, 4, 9], 8: [9, 2, 14, 7, 9, 11, 5, 10]}  # 
 @pytest.mark.parametrize("name", [*NAMES, "static-exponential", "base2"])
 @pytest.mark.parametrize("same_time", [False, True], ids=["any-order", "rounds"])
 def test_weights_are_products_of_matrices(name, num_ranks, same_time):
-    """After every step of every learner; whoever has ended is still read. The model is the mean of all learners' last weights."""
+    """After every step of every learner; learners that have ended are still read. The model is the mean of all learners' last weights."""
     told = script(name, num_ranks, UNEVEN[num_ranks], same_time)
     after, models, _ = learn(told)
     rows = np.vstack([np.tile(told.start, (num_ranks, 1)), np.zeros((num_ranks, DIM))]).astype(np.float64)

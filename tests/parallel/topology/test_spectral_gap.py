@@ -39,7 +39,7 @@ def test_some_and_few(capsys):
 
 
 def test_a_thousand_ranks(capsys):
-    """Small gaps are told with more digits."""
+    """Small gaps are printed with more digits."""
     told = rows(capsys, "--ranks", 1024)
     assert told["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"] and told["hopping-ring"][-1] == "512"
 
@@ -58,8 +58,8 @@ def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
 @pytest.mark.parametrize("words, sentence", [
     (("--topology", "rign"), "--topology 'rign': unknown topology; choose all or some of complete, butterfly, ring"),
     (("--topology", "ring,butterfly", "--ranks", 6), "butterfly mixing takes 2, 4, 8, ... ranks, not 6"),
-    (("--ranks", 0), "0 is below the least allowed value 1"),
-    (("--ranks", 1025), "1025 is above the greatest allowed value 1024"),
+    (("--ranks", 0), "0 is below the minimum 1"),
+    (("--ranks", 1025), "1025 is above the maximum 1024"),
     (("--ranks", "many"), "--ranks"),
     (("--ranks", 65, "--draw", "x.svg"), "cannot draw 65 ranks; use 2 to 64"),
 ])  # fmt: skip

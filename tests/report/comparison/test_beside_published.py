@@ -1,4 +1,4 @@
-"""Published word error rates beside ours on the page of results."""
+"""Published word error rates next to pyasr's on the page of results."""
 
 import json
 
@@ -17,7 +17,7 @@ def test_the_page_has_our_rates_beside_the_published_ones(tmp_path):
     exp, page, table = make_experiment(tmp_path, {"mono": 0.4}), tmp_path / "RESULTS.md", tmp_path / "published.tsv"
     table.write_text("# decoding\tWER\tsource\n\nmono/decode_dev\t12.5\tsome paper\nmono/decode_test\t99.25\tanother\ntri/decode_test\t9.1\tKaldi\n")
     run_here("collect_results.py", "--published", table, exp, page, folder="utils")
-    section = page.read_text().partition("## Beside published results")[2].partition("\n## ")[0]
+    section = page.read_text().partition("## Comparison with published results")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| ")][2:]
     ours = {name: read_summary(exp / "mono" / name)["chosen"]["wer"] for name in ("decode_dev", "decode_test")}
     assert rows == [
@@ -26,7 +26,7 @@ def test_the_page_has_our_rates_beside_the_published_ones(tmp_path):
         ["tri/decode_test", "9.10", "-", "-", "Kaldi"]]
     assert 30 < ours["decode_test"] < 60
     run_here("collect_results.py", exp, page, folder="utils")
-    assert "Beside published results" not in page.read_text()
+    assert "Comparison with published results" not in page.read_text()
 
 
 def test_subsets_of_a_set(tmp_path):

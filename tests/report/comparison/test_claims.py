@@ -1,4 +1,4 @@
-"""Claims are confirmed or refuted by kept trainings, whose file is added to and never torn; the page shows both."""
+"""Claims are confirmed or refuted by recorded trainings, whose file is only appended to; the page shows both."""
 
 import json
 import math
@@ -20,7 +20,7 @@ RUN = KeptRun("batch/a/8/seed1", "learns", 3.0, 30.0, 6.0, None, None, None, 100
 
 
 def trained(directory: Path, **losses) -> None:
-    """ibm.jsonl with the cells batch/NAME/8, of which each has seeds 1, 2, ... with these losses; None: numbers that are not finite."""
+    """Write ibm.jsonl with the cells batch/NAME/8, each with seeds 1, 2, ... and these losses; None: numbers that are not finite."""
     runs = [replace(RUN, name=f"batch/{name}/8/seed{seed}", loss=loss, verdict="not a number" if loss is None else "learns" if loss < 5.9 else "stuck")
             for name, of_seeds in losses.items() for seed, loss in enumerate(of_seeds, 1)]  # fmt: skip
     write_kept(directory / "ibm.jsonl", runs)
@@ -60,7 +60,7 @@ def test_time_to_an_accuracy_is_interpolated(tmp_path):
 
 
 def test_time_to_a_share_of_an_accuracy(tmp_path):
-    """80 % of the second cell's 25 % in the end is 20 %, to which it takes 80 s, and the first 25 s; the first in the second's place has 50 %."""
+    """80 % of the slow cell's 25 % is 20 %, which it reaches after 80 s and the fast one after 25 s. The slow one never reaches 80 % of 50 %."""
     cells = {"fast": (50.0, ((0.0, 7.0, 0.0), (62.5, 3.0, 50.0))), "slow": (25.0, ((0.0, 7.0, 0.0), (100.0, 3.0, 25.0))), "nan": (None, ())}
     write_kept(tmp_path / "ibm.jsonl", [replace(RUN, name=f"batch/{name}/8/seed1", accuracy=end, curve=curve) for name, (end, curve) in cells.items()])
     assert judged(tmp_path, "to-80% ibm/batch/fast/8 < 0.32 ibm/batch/slow/8") == CONFIRMED
@@ -126,7 +126,7 @@ def test_what_is_kept_of_a_training_on_ranks(tmp_path):
 
 
 def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_path):
-    """The initial model has an objective of -7, that after the epoch of -3."""
+    """The initial model has an objective of -7, the model after the epoch -3."""
     place = simulation(tmp_path / "b/x/2/seed1", 3.0)
     for accepted, loss, accuracy in ((True, 3.0, 25.1), (False, 7.0, 1.0)):
         (place / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "accepted": accepted}) + "\n")
@@ -167,7 +167,7 @@ def test_the_page(tmp_path):
     ours = "loss batch/good/8 3.050 (3.000 to 3.100), batch/stuck/8 6.000: -49.2% (-49.7% to -48.7%), 2 seeds"
     assert claims["it is better"][2:4] == [ours, "**confirmed**"] and claims["it is first"][2:4] == ["missing: batch/none/8", "**not tried**"]
     assert "not tried: no clock" in text and "## ibm: batch" in text and "| stuck |" in text and "* machine: EPYC" in text
-    assert experiment_pictures(found.cells) == {}    # one batch and one epoch make no line
+    assert experiment_pictures(found.cells) == {}    # one batch and one epoch give no line
     longer = replace(RUN, name="batch/good/16/seed1", curve=[(100.0 * k, 4.0 - k, 20.0) for k in range(3)], distances=[0.2, 0.1])
     write_kept(tmp_path / "ibm.jsonl", [*read_kept(tmp_path / "ibm.jsonl"), longer])
     assert list(experiment_pictures(kept_cells(tmp_path))) == ["ibm_batch_loss"]

@@ -1,4 +1,4 @@
-"""The page of parallel schemes: numbers come from the kept trainings, missing ones are shown, pictures are SVG."""
+"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are shown, figures are SVG."""
 
 import re
 import sys
@@ -22,7 +22,7 @@ STUCK = "stuck at the priors"
 
 
 def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
-    """A training of one seed; a loss above 6 is that of a network which does not learn."""
+    """A training of one seed; a loss above 6 means that the network does not learn."""
     verdict = "not a number" if loss is None else "learns" if loss < 6 else STUCK
     return replace(RUN, name=f"{name}/seed1", loss=loss, verdict=verdict, **changes)
 
@@ -35,7 +35,7 @@ def written(directory: Path, planned: list[str] = [], **works: list[KeptRun]) ->
 
 
 def rows(text: str, heading: str) -> dict[str, list[str]]:
-    """First cell -> other cells of the first table after a heading."""
+    """{first cell: other cells} of the first table after a heading."""
     lines = text[text.index(heading) :].split("\n")
     begin = next(i for i, line in enumerate(lines) if line.startswith("|"))
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[begin : lines.index("", begin)]]
@@ -67,13 +67,13 @@ def test_what_schemes_bear(tmp_path):
 
 
 def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
-    """The greatest batch that learns counts, and what fails above it."""
+    """The largest batch that learns counts, and failures above it."""
     borne = rows(written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]), "## Limits of batch and learning rate")
     assert borne["a"][:2] == ["4 (2.500)", "none"]
 
 
 def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
-    """One shard has 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never come there."""
+    """One shard reaches 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never reach it."""
     def course(hours: float, end: float) -> tuple:
         return ((0.0, 7.0, 0.0), (3600 * hours, 3.0, end))
 
@@ -117,7 +117,7 @@ def test_the_program_writes_page_and_pictures(tmp_path):
 
 
 def test_lines_go_through_their_points():
-    """Positions are linear in the numbers, and marks lie where their labels say."""
+    """Positions are linear in the numbers, and marks are at the positions of their labels."""
     drawn = ElementTree.fromstring(line_plot({"one": [(0, 10), (5, 20), (10, 30)], "two": [(2, 12)]}, "t", "x", "y"))
     one = [tuple(map(float, point.split(","))) for point in drawn.findall("{*}polyline")[0].get("points").split()]
     assert one[1] == pytest.approx(((one[0][0] + one[2][0]) / 2, (one[0][1] + one[2][1]) / 2), abs=0.1)

@@ -1,4 +1,4 @@
-"""Pages of published experiments: published numbers, ours beside them, what is missing."""
+"""Pages of published experiments: published numbers, pyasr's numbers next to them, missing ones."""
 
 import json
 
@@ -32,7 +32,7 @@ def tables(tmp_path):
 
 
 def seconds(model_dir, number: float) -> None:
-    """Let its training have taken so long."""
+    """Set the duration of a training."""
     done = json.loads((model_dir / DONE).read_text())
     (model_dir / DONE).write_text(json.dumps({**done, "seconds": number}))
 

@@ -1,4 +1,4 @@
-"""Plans before a run: the arithmetic by hand, what is declared against the programs' options, rates of finished recipes, run.sh --plan."""
+"""Plans before a run: arithmetic by hand, declared defaults and the programs' options, rates of finished recipes, run.sh --plan."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_the_page_says_what_is_measured_and_what_is_estimated(tmp_path):
     text = "\n".join(page(make_plan(read_record(write_record(tmp_path)), corpus, RATES), corpus, RATES))
     assert "data/train 8.00 h, data/test 2.00 h" in text and "| all " in text
     assert "measured:   CPU time, disk and memory, on a machine, 2026-01-02" in text and "benchmarks/measure_rates.py --run true" in text
-    assert "estimated:  GPU time, on one GPU" in text and "            by counting" in text
+    assert "estimated:  GPU time of network trainings on one GPU" in text and "            by counting" in text
     assert "left out:   align_fmllr, make_fmllr_feats, local/odd.py: no rate is known" in text
     without = Rates(RATES.machine, RATES.measured, RATES.of)
     assert "has no estimate" in "\n".join(page(make_plan(read_record(write_record(tmp_path)), Corpus(Disk(speech)), without), corpus, without))
@@ -170,7 +170,7 @@ def write_done(path: Path, command: str, seconds: float, size: int, memory: floa
 
 
 def test_rates_are_those_of_finished_recipes(tmp_path, monkeypatch):
-    """Two recipes of 1 and 8 hours, whose alignment took 2 + 30 core seconds an hour on 2 jobs, and features the same."""
+    """Two recipes of 1 and 8 hours, whose alignment took 2 + 30 core seconds per hour with 2 jobs, and features the same."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     for name, num_hours in (("a", 1), ("b", 8)):
         data = tmp_path / name / "data/train"

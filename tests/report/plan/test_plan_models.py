@@ -1,4 +1,4 @@
-"""What plans know of models, features and language models, and the arithmetic of networks by hand."""
+"""Properties of models, features and language models in plans, and the arithmetic of networks by hand."""
 
 import gzip
 import json
@@ -63,7 +63,7 @@ def test_leaves_of_models(commands, path, leaves):
 
 
 def test_feed_forward_networks_by_hand():
-    """11 frames of 40 columns; p-norm layers have a group of rows for each unit; outputs are mixed up to 200."""
+    """11 frames of 40 columns; p-norm layers have a group of rows per unit; outputs are mixed up to 200."""
     before = ["train_deltas --num-leaves 100 data/train lang ali tri"]
     network = corpus_after(*before, "train_dnn --hidden-layers 2 --hidden-dim 10 data/train lang tri dnn").model_of("dnn").network
     assert network == NetworkSize(440 * 10 + 10 * 10 + 100 * 10, 440 * 10 + 10 * 10 + 100 * 10, maps=3)
@@ -86,7 +86,7 @@ def test_networks_of_files_are_asked_for_with_their_input():
 
 
 def test_machines_of_a_dbn_by_hand():
-    """Each sees what those below it make; the first is trained for twice as many epochs."""
+    """Each RBM gets the outputs of those below it; the first one is trained for twice as many epochs."""
     call = call_of("pretrain_dbn --hidden-layers 3 --hidden-dim 10 --rbm-iter 2 data/train dbn")
     first, other = 440 * 10, 100
     flops = 4 * 10 * first + 2 * (10 * other + 2 * first) + 2 * (10 * other + 2 * (first + other))
@@ -111,7 +111,7 @@ def test_frames_that_are_read_in_blocks_take_what_they_are_given():
 @pytest.mark.parametrize("num_jobs", [100, 2, 1])
 @pytest.mark.parametrize("program", ["train_sat", "align_si"])
 def test_features_of_gmms_take_what_their_programs_reserve(program, num_jobs):
-    """Of 2, 100 and 200 hours: as much as there is, 84 bytes a frame, and 1000 MB beside the alignment."""
+    """For 2, 100 and 200 hours: all data, 84 bytes per frame, and 1000 MB in addition to the alignment."""
     rates = Rates("m", "2026-01-02", {program: Rate("hour", (0.0, 1.0), (0.0, 0.0), (300.0, 60.0), 1)})
     corpus = Corpus(Disk(lambda path: {"data/train": Speech(2.0 if num_jobs == 100 else 40.0, 1000)}.get(path)))
     call = call_of(f"{program} --nj {num_jobs} data/train lang ali out")
@@ -144,7 +144,7 @@ def test_language_models_by_words_and_options():
 
 
 def test_what_is_on_the_disk_is_read(tmp_path):
-    """The number of n-grams in a file's head; the leaves and columns of models by their done-files; a text's words."""
+    """The number of n-grams in the head of a file, leaves and columns of models from their done-files, words of a text."""
     for name, command in (("exp/tri", "steps/train_lda_mllt.py --num-leaves 55 --dim 33 data/train lang ali exp/tri"),
                           ("exp/ali", "steps/align_fmllr.py data/train lang exp/tri exp/ali")):  # fmt: skip
         (tmp_path / name).mkdir(parents=True)
@@ -172,7 +172,7 @@ def test_a_call_that_lacks_words_is_named():
 
 
 def test_rates_of_what_was_not_measured_are_those_of_what_is_most_alike():
-    """The words in common count, then the dearest."""
+    """The number of common words decides, then the higher cost."""
     def rate(core_s: float) -> Rate:
         return Rate("", (0.0, core_s), (0.0, 0.0), (0.0, 0.0), 1)
     rates = Rates("m", "2026-01-02", {"train_dnn feed-forward": rate(1), "train_dnn recurrent, natural gradient": rate(3),

@@ -211,5 +211,5 @@ def test_networks_whose_state_cannot_be_carried_are_refused(corpus, tmp_path, li
 
 def test_priors_from_a_sample_do_not_go_with_carried_states(tmp_path):
     over_time = dict(network=tmp_path / "a.net", carry_state=True)
-    with pytest.raises(UserError, match="--carry-state and --priors posteriors do not go together"):
+    with pytest.raises(UserError, match="--carry-state cannot be combined with --priors posteriors"):
         check_training(with_options(over_time=over_time, priors=dict(priors="posteriors")))

@@ -208,4 +208,4 @@ def test_truncated_features(corpus, tmp_path):
 
 def test_unknown_scheme_is_refused(corpus, tmp_path):
     run = subprocess.run(**command(corpus[0], tmp_path / "dnn", "--parallel", "telepathy"))
-    assert run.returncode == 1 and "there is no such scheme; choose one of adpsgd, allreduce, " in run.stderr
+    assert run.returncode == 1 and "no such scheme; choose one of adpsgd, allreduce, " in run.stderr

@@ -271,7 +271,7 @@ def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     with pytest.raises(UserError, match="--network: no network is given; give a file of layers"):
         train(copy, tmp_path / "out", "--network", "none")
-    with pytest.raises(UserError, match="--leaky-hmm-coefficient: 0 is below the least allowed value 1e-06"):
+    with pytest.raises(UserError, match="--leaky-hmm-coefficient: 0 is below the minimum 1e-06"):
         train(copy, tmp_path / "out", "--leaky-hmm-coefficient", 0)
     (copy / "network.net").write_text("tdnn splice=-1..1 dim=8 stride=2")
     with pytest.raises(UserError, match="the network has one output per 2 frames, .*/tree was built for one per 3; choose strides"):

@@ -212,5 +212,5 @@ def test_teachers_that_cannot_teach(corpus, tmp_path):
         teacher.table("a-02", np.zeros(42))
     with pytest.raises(UserError, match="the teacher has 30 frames of a-01, the alignment has 41"):
         teacher.table("a-01", np.zeros(41))
-    with pytest.raises(UserError, match="--teacher and --priors posteriors do not go together: measurements on a sample"):
+    with pytest.raises(UserError, match="--teacher cannot be combined with --priors posteriors: measurements on a sample"):
         check_training(with_options(teacher=dict(teacher=path / "teacher"), priors=dict(priors="posteriors")))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Write parallel/RESULTS.md, the page of the experiments beside this file: claims with our verdicts, tables, and pictures. Trainings that are
-# planned and have not been run are shown as missing.
+# Write parallel/RESULTS.md, the page of the experiments in this directory: claims with our verdicts, tables and figures. Planned trainings
+# that have not been run are shown as missing.
 #
 #   local/experiments/page.sh
 

@@ -24,7 +24,7 @@ parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
 
-# povey SCHEME GRADIENT PERIOD LEARNERS: averages after so many frames of a learner, of which the first takes the best of new networks.
+# povey SCHEME GRADIENT PERIOD LEARNERS: averages after PERIOD frames of a learner; the first average takes the best of the new networks.
 povey() {
   local scheme=$1 gradient=$2 period=$3 learners=$4 natural=none rate=$sgd_rate first=""
   if [ "$gradient" = ng ]; then natural=online rate=$ng_rate; fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Whole systems of two works, trained on MPI ranks from all training data: the nnet2 system of Povey, Zhang and Khudanpur (arXiv:1410.7455;
-# a p-norm network that grows, natural gradient, rare averages, of which the first takes the best network, mixtures before the output,
+# a p-norm network that grows, natural gradient, rare averages, the first of which takes the best network, mixtures before the output,
 # combination of models) and the DBN system of Su, Chen and Xu (arXiv:1507.01239; averages every 10 minibatches) as run.sh trains it. LM
 # weights are chosen on dev. Begins with what run.sh made.
 #

@@ -5,7 +5,7 @@
 #   local/experiments/chan.sh
 #   local/experiments/chan.sh --gpus "1 4"     # only the systems of 1 and 4 ranks; one of these is the server
 #
-# Writes exp/experiments/chan/RESULTS.md: the published tables with our numbers beside them; chan.md here is the page before the first run.
+# Writes exp/experiments/chan/RESULTS.md: the published tables with our numbers next to them; chan.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }

@@ -10,7 +10,7 @@
 #
 #   local/experiments/ibm.sh --stage 2 --dir ../../fisher_swbd/s5 --gmm tri6a --train-set train_all_nodup
 #
-# Writes exp/experiments/ibm/RESULTS.md: the published tables with our numbers beside them; ibm.md here is the page before the first run.
+# Writes exp/experiments/ibm/RESULTS.md: the published tables with our numbers next to them; ibm.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }

@@ -5,7 +5,7 @@
 #   local/experiments/poster.sh
 #   local/experiments/poster.sh --gpus "1 4"     # only the systems of 1 and 4 ranks
 #
-# Writes exp/experiments/poster/RESULTS.md: the published tables with our numbers beside them; poster.md here is the page before the first run.
+# Writes exp/experiments/poster/RESULTS.md: the published tables with our numbers next to them; poster.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }

@@ -6,7 +6,7 @@
 #   local/experiments/povey.sh
 #   local/experiments/povey.sh --gpus 10     # only the systems of 10 ranks
 #
-# Writes exp/experiments/povey/RESULTS.md: the published tables with our numbers beside them; povey.md here is the page before the first run.
+# Writes exp/experiments/povey/RESULTS.md: the published tables with our numbers next to them; povey.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }

@@ -6,7 +6,7 @@
 #   local/experiments/su_chen.sh
 #   local/experiments/su_chen.sh --gpus "1 8"     # only the systems of 1 and 8 ranks
 #
-# Writes exp/experiments/su_chen/RESULTS.md: the published tables with our numbers beside them; su_chen.md here is the page before the first run.
+# Writes exp/experiments/su_chen/RESULTS.md: the published tables with our numbers next to them; su_chen.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }

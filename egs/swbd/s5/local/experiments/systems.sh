@@ -39,7 +39,7 @@ make_filter_banks() {
   done
 }
 
-# write_page: published numbers beside ours.
+# write_page: published numbers next to ours.
 write_page() {
   utils/compare_published.py "local/experiments/$experiment.tsv" "$out" "$out/RESULTS.md"
 }
