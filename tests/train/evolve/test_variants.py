@@ -107,7 +107,7 @@ def test_killed_and_resumed_while_it_grows(corpus, tmp_path, monkeypatch, option
 
 def test_combinations_that_are_refused():
     newbob = dataclasses.replace(PNORM, schedule=ScheduleOptions(schedule="newbob"))
-    with pytest.raises(UserError, match="--layer-period-frames and --mix-up: this --schedule goes back"):
+    with pytest.raises(UserError, match="--layer-period-frames and --mix-up: this --schedule may return to an earlier model"):
         check_training(newbob)
     unsmoothed = LearnerOptions(natural_gradient=NaturalGradientOptions("simple", ng_alpha=0.0))
     with pytest.raises(UserError, match="--ng-alpha 0: .*needs at least 0.01; give a larger value, or --natural-gradient online"):

@@ -125,7 +125,7 @@ def test_minibatches_left_out_are_told(tmp_path, told):
     job = training(SoloComm(), tmp_path / "job", store(6))
     poisoned(job, (3, 5, 9))
     job.run()
-    [sentence] = [line for line in told() if "left out" in line]
+    [sentence] = [line for line in told() if "skipped" in line]
     assert sentence == "minibatches skipped: 3; the gradient of layers.0, layers.2 was not finite, last at step 9 of rank 0"
     assert job.position.skipped == 3 and job.evaluate().accuracy > 0.7
     assert np.isfinite([line["objective"] for line in metrics(tmp_path / "job") if "objective" in line]).all()
