@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Align a data directory to its transcripts with a network.
+"""Align a data directory to its transcripts with a neural network.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.nnet,final.mdl,tree,input.json,feature_origin.json,phones.txt}
 Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Align lattices, so that each arc covers the frames of one word or silence, or of one phone.
+"""Align lattices: afterwards each arc covers the frames of one word or silence, or of one phone.
 
 Reads   DATA/utt2spk, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt,language_model}, MODEL_DIR/final.mdl
-Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}; with --phones true the arcs have phone labels, and there is no words.txt
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}; with --phones true, arcs have phone labels and words.txt is not written
 
     steps/align_lattices.py data/test data/lang_test exp/tri1/decode_test exp/tri1/decode_test_aligned
 """
@@ -21,11 +21,11 @@ from pyasr.decode.lattice_jobs.lattice_dir import keep_language_model, keep_word
 
 @dataclass(frozen=True)
 class AlignLattices:
-    data: Path = argument("data directory that was decoded")
-    lang: Path = argument("lang directory of the graph")
+    data: Path = argument("decoded data directory")
+    lang: Path = argument("language directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
-    out: Path = argument("directory of the new lattices")
-    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent of DECODE_DIR")
+    out: Path = argument("output directory of the aligned lattices")
+    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent directory of DECODE_DIR")
     phones: bool = option(False, "align phones instead of words")
     jobs: JobOptions = group(JobOptions)
 

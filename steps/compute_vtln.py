@@ -47,7 +47,7 @@ def main(options: ComputeVtln) -> None:
     data, ali_dir = options.data, options.ali_dir
     lang = [options.lang / "phones.txt", options.lang / "phones/silence.int"]
     model = [first_pass_model(ali_dir), *input_option_files(ali_dir)]
-    how = feature_options_file(data, "tells how to make warped features")
+    how = feature_options_file(data, "is needed to compute warped features")
     inputs = [*audio_tables(data), how, *lang, *model, *job_archive_files(ali_dir)]
     inputs += [path for path in [data / "feats" / AUDIO_FILE] if path.exists()]
     tables = DataDir(data)

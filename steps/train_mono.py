@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train monophone GMMs, from an equal alignment on, as one MPI job with --nj ranks.
+"""Train monophone GMMs from scratch, starting from equal alignments, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG
 Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,splice_opts,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Train triphone GMMs on features that fMLLR adapts to each speaker (SAT), as one MPI job with --nj ranks.
 
-The features are those of ALI_DIR: with its final.mat where it has one. Its transforms, if there are any, are the first ones.
+The features are those of ALI_DIR, including its final.mat, if any. The first transforms are those of ALI_DIR; if it has none, they are
+estimated from its alignments and model.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json,feature_origin.json},
        ALI_DIR/{final.mat,trans.JOB}

@@ -146,7 +146,7 @@ def test_alignment_that_does_not_match(trained, tmp_path):
     utt = next(iter(vectors))
     write_int_vectors(ali / "ali.1.gz", vectors | {utt: vectors[utt][:-1]})
     frames = len(vectors[utt])
-    sentence = f"{ali}: the alignment of {utt} has {frames - 1} frames, its features {frames}; align this data directory again"
+    sentence = f"{ali}: the alignment of {utt} has {frames - 1} frames, its features have {frames}; align this data directory again"
     command = ("train_deltas.py", *TRAINING, "--num-leaves", 20, trained / "data", trained / "lang", ali, tmp_path / "tri")
     assert_refused(tmp_path, sentence, *command)
     (ali / "ali.1.gz").write_bytes((ali / "ali.1.gz").read_bytes()[:100])
@@ -163,7 +163,7 @@ def test_transcript_of_nothing_but_oov_words(trained, corpus, tmp_path):
     assert run("train_mono.py", *TRAINING, corpus, lang, tmp_path / "mono").returncode == 0
     assert f"1 utterance(s) have no word in it: {utt}" in (tmp_path / "mono/log/train.log").read_text()
     write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), "STRANGE WORDS"))
-    sentence = f"{corpus}/text: not one of its words is in {lang}/words.txt"
+    sentence = f"{corpus}/text: none of its words is in {lang}/words.txt"
     assert_refused(tmp_path, sentence, "train_mono.py", *TRAINING, corpus, lang, tmp_path / "other")
 
 

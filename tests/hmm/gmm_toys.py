@@ -37,7 +37,7 @@ def topology() -> Topology:
 
 
 def triphone_tree() -> ContextTree:
-    """A tree that asks about both neighbours of some phones and is blind for those of others."""
+    """A tree that asks about both neighbours of some phones, and about none of others."""
     leaf = iter(range(1000))
 
     def states(num: int) -> Table:

@@ -41,7 +41,7 @@ def random_probabilities(trans: TransitionModel, seed: int) -> TransitionModel:
 
 
 def contexts(lg: Fst, lang: LangDir, tree: ContextTree):
-    """(CLG, what its input labels stand for)."""
+    """(CLG, the meanings of its input labels)."""
     return ops.compose_context(lg, lang.disambig_phones, tree.context_width, tree.central_position)
 
 

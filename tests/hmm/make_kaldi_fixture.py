@@ -1,4 +1,4 @@
-"""Make tests/fixtures/kaldi_hmm.json: what Kaldi's own code says about a topology, trees and transition models of ours.
+"""Make tests/fixtures/kaldi_hmm.json: the answers of Kaldi's own code for a topology, trees and transition models of ours.
 
 The oracle is the `kaldi-hmm-gmm` wheel (Kaldi's HmmTopology, ContextDependency, TransitionModel compiled in). It is too fragile to be a
 dependency of the tests: it deadlocks when kaldifst is imported first, and needs an older kaldifst than the others. So its answers are kept.

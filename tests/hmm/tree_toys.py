@@ -15,7 +15,7 @@ SETS = [[1, 2], [3, 4], [5], [6], [7, 8]]
 
 
 def topology() -> Topology:
-    """Silence with a skip and a way back; other phones of three states, of which the second may be left out."""
+    """Silence with a skip and a way back; other phones with three states, of which the second may be skipped."""
     silence = (HmmState(0, ((0, 0.4), (1, 0.4), (2, 0.2))), HmmState(1, ((0, 0.25), (1, 0.5), (2, 0.25))),
                HmmState(2, ((2, 0.5), (3, 0.5))), HmmState(NO_PDF, ()))
     phone = (HmmState(0, ((0, 0.5), (1, 0.25), (2, 0.25))), *left_to_right(3)[1:])

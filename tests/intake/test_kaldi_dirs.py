@@ -87,7 +87,7 @@ def test_a_transition_model_alone(dirs, beside):
         (ali / beside).write_text("3\n")
         assert problems(dirs) == []
     else:
-        assert any("a transition model alone, without GMMs" in problem for problem in problems(dirs))
+        assert any("a transition model without GMMs" in problem for problem in problems(dirs))
 
 
 def test_other_features_than_the_models_are_no_problem_unless_asked(dirs):

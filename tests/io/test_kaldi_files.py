@@ -231,7 +231,7 @@ def networks(kind: bytes) -> bytes:
 
 REFUSED = [
     (lambda: (FILES / "full.mdl").read_bytes(), read_model, r"Gaussians with full covariances \(<FullGMM>\), expected diagonal GMMs; give the directory"),
-    (lambda: networks(b"<Nnet3> "), read_model, r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs; give the directory of a GMM system, which steps/"),
+    (lambda: networks(b"<Nnet3> "), read_model, r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs; give the directory of a GMM system, written by steps/"),
     (lambda: networks(b"<SGMM> "), read_model, r"a subspace GMM \(<SGMM>\), expected diagonal GMMs; give the directory"),
     (lambda: (FILES / "chain_topo.binary").read_bytes(), Topology.read, r"at byte \d+: separate forward and self-loop pdf-classes"),
     (lambda: (FILES / "chain_topo.text").read_bytes(), Topology.read, r"at byte \d+: separate forward and self-loop pdf-classes"),
@@ -242,7 +242,7 @@ REFUSED = [
     (lambda: (FILES / "feats_cm.ark").read_bytes(), read_posteriors, r"utt0 at byte 5: found a compressed matrix, expected a list of posteriors"),
     (lambda: (FILES / "post.ark").read_bytes(), read_fsts, r"utt-1 at byte 6: found a list of posteriors or of integers, expected a lattice"),
     (lambda: (FILES / "topo.binary").read_bytes(), read_tree, r"found an object that begins with <Topology>, expected a decision tree; give the tree that"),
-    (lambda: (KALDI / "exp/tri1/tree").read_bytes(), read_transitions, r"found a decision tree, expected a transition model; give the final.mdl that"),
+    (lambda: (KALDI / "exp/tri1/tree").read_bytes(), read_transitions, r"found a decision tree, expected a transition model; give the final.mdl written by"),
 ]
 
 

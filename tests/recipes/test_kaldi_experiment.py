@@ -195,7 +195,7 @@ DAMAGED = [
     (lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"), "does not match .*data: 0 of 24 utterances have no alignment and 12 one of another"),
     (lambda x: renumber(x / "exp/tri4_ali/ali.1.gz"), "no path through the phones' HMMs; .* different models"),
     (lambda x: change(x / "exp/tri4_ali/final.mdl", lambda b: b[:200]), r"final.mdl: at byte \d+: .*truncated"),
-    (lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"), "tree: the tree has .* pdfs, the model .*; take tree and"),
+    (lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"), "tree: the tree has .* pdfs, the model .*; use tree and"),
     (lambda x: change(x / "exp/tri4_ali/phones.txt", lambda b: b.replace(b"P0_B", b"Q0_B")), "phones.txt differ .for example in 'P0_B 11'"),
     (lambda x: change(x / "data/feats.scp", lambda b: b.replace(b"feats.ark", b"gone.ark", 1)), "gone.ark: no such file"),
 ]

@@ -1,7 +1,7 @@
-"""Alignments of copies of utterances in noise and in rooms: those of the utterances that they are copies of (Kaldi's copy_ali_dir.sh).
+"""Alignments of noisy and reverberated copies of utterances, taken from the original utterances (Kaldi's copy_ali_dir.sh).
 
-A copy is called `rev1-sp0.9-UTT` or `sp0.9-UTT-rev1`, where `sp0.9-UTT` is a copy of UTT at another speed. Its alignment is that of the
-utterance whose name is left without `rev1`, if that is aligned, otherwise that of UTT, to which `utt2uniq` leads.
+A copy is named `rev1-sp0.9-UTT` or `sp0.9-UTT-rev1`, where `sp0.9-UTT` is a copy of UTT at a different speed. Its alignment is that of
+`sp0.9-UTT` if this utterance is aligned, otherwise that of UTT, its entry in `utt2uniq`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
 
 
 def names_of_original(utt: str, original: str) -> Iterator[str]:
-    """What an utterance may have been called before it was copied: its name without more and more of its prefixes (what follows `original`
-    in it may name the part that it is), the same without what follows, then `original`."""
+    """Possible names of the utterance that `utt` is a copy of: `utt` with more and more of its prefixes removed, the same without the
+    suffix after `original` (which may name a part of an utterance), then `original`."""
     for name in dict.fromkeys([utt, utt.rpartition(original)[0] + original]):
         while original in name and name != original:
             yield name
@@ -32,9 +32,9 @@ def names_of_original(utt: str, original: str) -> Iterator[str]:
 
 
 def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOptions) -> int:
-    """Write the alignments of the utterances of `data`, and the model and the options of `ali_dir`, into `out`; how many there are.
+    """Write the alignments of the utterances of `data`, with the model and the options of `ali_dir`, to `out`. Returns their number.
 
-    Raises UserError where too many utterances have none of their length.
+    Raises UserError if too many utterances have no alignment of their length.
     """
     paths = job_archive_files(ali_dir)
     aligned, originals, left_out = _Aligned(paths), data.optional_table("utt2uniq"), dict[str, str]()
@@ -45,9 +45,9 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
         if fitting:
             sources[number] = fitting[0]
         else:
-            left_out[utt] = "its original has another number of frames" if found else "its original is not aligned"
-    check_left_out(left_out, len(data.utterances), missing, str(ali_dir), f"align what {data.path} was copied of, at all its speeds")
-    for job, path in enumerate(paths):  # again, so that one archive is in memory
+            left_out[utt] = "its original has a different number of frames" if found else "its original is not aligned"
+    check_left_out(left_out, len(data.utterances), missing, str(ali_dir), f"align the originals of {data.path}, at all its speeds")
+    for job, path in enumerate(paths):  # second pass, with one archive in memory
         alignments = read_int_vectors(path)
         places = np.flatnonzero((sources >= 0) & (aligned.jobs[sources] == job))
         copies = zip(data.utterances.take(places), sources[places].tolist())
@@ -57,8 +57,8 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
 
 
 class _Aligned:
-    """`names` of the utterances of archives, a Table; of each line of it, the number of its archive in `jobs` (from 0), and that of the
-    frames in `lengths`."""
+    """The utterances of alignment archives: `names`, a Table, and for each of its lines `jobs`, the number of the archive (from 0), and
+    `lengths`, the number of frames."""
 
     def __init__(self, paths: list[Path]):
         jobs, lengths, names = array("i"), array("i"), TableBuilder()
@@ -73,7 +73,7 @@ class _Aligned:
 
 
 def _copy_other_files(ali_dir: Path, out: Path) -> None:
-    """The model and what belongs to it; transforms are of other speakers."""
+    """Copy the model and its options, but not the transforms, which belong to other speakers."""
     for path in sorted(ali_dir.iterdir()):
         if path.is_file() and not path.name.startswith(".") and not any(path.match(pattern) for pattern in _OF_UTTERANCES):
             shutil.copyfile(path, out / path.name)

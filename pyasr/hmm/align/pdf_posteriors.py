@@ -1,5 +1,4 @@
-"""Which pdfs the frames of an utterance belong to, and how much: from an alignment, or from a lattice
-(`pyasr.decode.lattices.lattice_posteriors`)."""
+"""Posteriors of pdfs for the frames of an utterance, from an alignment or from a lattice (`pyasr.decode.lattices.lattice_posteriors`)."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from pyasr.hmm.model.transitions import TransitionModel
 
 @dataclass(frozen=True)
 class PdfPosteriors:
-    """Triples of a frame (int32, ascending), one of its pdfs (int32) and its weight (float32), in three arrays of one length."""
+    """Triples of a frame (int32, ascending), one of its pdfs (int32) and its weight (float32), in three arrays of equal length."""
 
     frames: np.ndarray
     pdfs: np.ndarray
@@ -20,7 +19,7 @@ class PdfPosteriors:
 
     @property
     def num_frames(self) -> float:
-        """The sum of weights."""
+        """Sum of the weights."""
         return float(self.weights.sum(dtype=np.float64))
 
 
@@ -32,7 +31,7 @@ class SilenceWeighting:
         self.weights = np.where(np.isin(trans.tid2phone, phones), np.float32(weight), np.float32(1))
 
     def of_tids(self, frames: np.ndarray, tids: np.ndarray, posteriors: np.ndarray | None = None) -> PdfPosteriors:
-        """Triples for `tids` at `frames`, with `posteriors` (1 where None) times the weights; those of weight 0 are left out."""
+        """Triples for `tids` at `frames`, with `posteriors` (None: 1) times the weights; triples of weight 0 are dropped."""
         weights = self.weights[tids] if posteriors is None else self.weights[tids] * posteriors
         kept = np.flatnonzero(weights > 0)
         return PdfPosteriors(np.asarray(frames, np.int32)[kept], self.trans.tid2pdf[tids[kept]], weights[kept].astype(np.float32))
@@ -42,5 +41,5 @@ class SilenceWeighting:
         return self.of_tids(np.arange(len(tids)), tids)
 
     def pdfs_of_alignment(self, tids: np.ndarray) -> np.ndarray:
-        """The pdf of each frame, -1 where its weight is 0 and for transition-id 0 (no alignment)."""
+        """The pdf of each frame; -1 if its weight or its transition-id is 0 (no alignment)."""
         return np.where((tids > 0) & (self.weights[tids] > 0), self.trans.tid2pdf[tids], -1)

@@ -1,7 +1,7 @@
-"""Which pronunciation of each word was said, and where silence was: the words found in phone alignments (Kaldi's get_prons.sh).
+"""The pronunciation of each word and the silences in phone alignments (Kaldi's get_prons.sh).
 
-OUT/prons.N.gz     lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` in words and position-dependent phones, `<eps>` for the optional
-                   silence between words; nbest-to-prons writes the same with ids
+OUT/prons.N.gz     lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` with words and position-dependent phones, `<eps>` for the
+                   optional silence between words; nbest-to-prons writes the same with ids
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyasr.lang.symbols import EPSILON, read_bytes
 
 @dataclass(frozen=True)
 class PronsSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of alignments."""
+    """The work of all jobs; job J processes every num_jobs-th archive of alignments."""
 
     data: Path
     lang: Path
@@ -60,9 +60,10 @@ class WordFinder:
             self._prons.setdefault(lang.words[word], []).append(tuple(lang.phones[phone] for phone in phones))
 
     def find(self, phones: tuple[int, ...], words) -> list[tuple[int, int]] | None:
-        """(word, phones) counts in order, word 0 for a silence; None where the phones are no pronunciation of `words`.
+        """(word, number of phones) in order, with word 0 for a silence; None if the phones are not a pronunciation of `words`.
 
-        Of several ways the first pronunciation in the lexicon's order counts, and a phone is part of a word rather than a silence.
+        If several segmentations are possible, the first pronunciation in the lexicon's order is used, and a phone is assigned to a word
+        rather than to a silence.
         """
         reached: list[dict[int, tuple]] = [self._with_silence(phones, {0: ()})]
         for word in words:
@@ -75,7 +76,7 @@ class WordFinder:
         return _trace(reached, len(phones))
 
     def _with_silence(self, phones, places: dict[int, tuple]) -> dict[int, tuple]:
-        """Also the places behind a silence."""
+        """`places` and the places after a silence."""
         behind = {place + 1: (0, 1, place) for place in places if phones[place : place + 1] == (self._silence,)}
         return places | {place: step for place, step in behind.items() if place not in places}
 
@@ -93,8 +94,8 @@ def _trace(reached: list[dict[int, tuple]], place: int) -> list[tuple[int, int]]
 
 def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[str, np.ndarray],
                   words: dict[str, np.ndarray]) -> Iterator[tuple[str, list[Segment] | None]]:
-    """(utterance, its words and silences) of alignments whose transcripts are `words` (ids); None where they do not fit together, or an
-    utterance has no words."""
+    """(utterance, its words and silences) of alignments with the transcripts `words` (ids); None if they do not match, or if an utterance
+    has no transcript."""
     for group in groups(alignments):
         found = split_to_phones(trans, group)
         first_phones = np.searchsorted(found.utts, np.arange(len(group) + 1))
@@ -115,7 +116,7 @@ def _segments(steps, phones, starts) -> list[Segment]:
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.N.gz for each ali.N.gz of a job; left_out.N tells which alignments have no part in it, and why."""
+    """Write prons.N.gz for each ali.N.gz of a job, and left_out.N with the skipped alignments and the reasons."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), Table.read(spec.data / "text")
@@ -128,13 +129,13 @@ def write_prons(spec: PronsSpec, job: int) -> None:
 
 def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: Mapping[str, str], trans: TransitionModel, finder: WordFinder,
            lang: LangDir) -> tuple[list[str], dict[str, str]]:  # fmt: skip
-    """(lines, {utterance: why it has none})"""
+    """(lines, {skipped utterance: reason})."""
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
     known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
     lines, left_out = [], {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words}
     for utt, segments in word_segments(trans, finder, known, words):
         if segments is None:
-            left_out[utt] = "its alignment does not hold the words of its transcript"
+            left_out[utt] = "its alignment does not contain the words of its transcript"
         lines += [_line(utt, segment, lang) for segment in segments or ()]
     return lines, left_out
 
@@ -153,16 +154,16 @@ def _line(utt: str, segment: Segment, lang: LangDir) -> str:
 
 
 def count_all(spec: PronsSpec) -> PronCounts:
-    """Counts over the files of all jobs; alignments that are left out are named. Raises UserError when none fits its transcript."""
+    """Counts over the files of all jobs; logs the skipped alignments. Raises UserError if no alignment matches its transcript."""
     num_files, left_out = num_archives(spec.ali_dir), {}
     for number in range(1, num_files + 1):
         left_out |= read_table(_left_out_file(spec.out, number))
         _left_out_file(spec.out, number).unlink()
-    log_reasons(left_out, f"of {spec.ali_dir} left out")
+    log_reasons(left_out, f"of {spec.ali_dir} skipped")
     counts = count_prons(spec.out, num_files)
     if not counts.prons:
-        told = f"no alignment holds the words of {spec.data}/text in the pronunciations of {spec.lang}: {told_reasons(left_out)}"
-        raise UserError(f"{spec.ali_dir}: {told}; give the data and language directory of the alignment")
+        found = f"no alignment contains the words of {spec.data}/text in the pronunciations of {spec.lang}: {told_reasons(left_out)}"
+        raise UserError(f"{spec.ali_dir}: {found}; give the data and language directory of the alignment")
     return counts
 
 
@@ -176,7 +177,7 @@ def count_prons(out: Path, num_files: int) -> PronCounts:
 
 
 def _utterances(path: Path) -> Iterator[list[tuple[str, ...]]]:
-    """(word, phones...) of each utterance of a file of pronunciations."""
+    """The (word, phones...) of each utterance in a file of pronunciations."""
     last, tokens = None, []
     for line in read_bytes(path).decode().splitlines():
         utt, _, _, *token = line.split()

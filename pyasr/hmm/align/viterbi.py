@@ -1,10 +1,10 @@
-"""Viterbi alignment of an utterance to its training graph, with a beam; and the equal alignment that training starts from.
+"""Viterbi alignment of an utterance to its training graph, with a beam, and the equal alignment that training starts from.
 
-Log-likelihoods of GMMs are computed where the search comes by: for a pdf and the block of frames around, when a path first needs them.
-That is a small part of all pdfs of an utterance's graph.
+Log-likelihoods of GMMs are computed on demand: for a pdf and a block of frames, when a path first needs them. This is a small part of all
+pdfs and frames of an utterance's graph.
 
-Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. Of all paths within the beam (at every
-frame, below the best by no more than `beam`) the best is returned; with an infinite beam it is the best of all.
+Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. The result is the best of all paths within the
+beam (at every frame, at most `beam` below the best); with an infinite beam, it is the best of all paths.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from pyasr.hmm.model.gmm_kernels import BLOCK, augmented_blocks, score_block
 
 @dataclass(frozen=True)
 class AlignOptions:
-    """Alignment of utterances to their transcripts; Kaldi's defaults."""
+    """Alignment of utterances to their transcripts. Defaults are Kaldi's."""
 
     beam: float = option(10.0, "beam of the alignment", minimum=0.1)
-    retry_beam: float = option(40.0, "beam of the second attempt where the first reaches no end; 0: no second attempt", minimum=0.0)
+    retry_beam: float = option(40.0, "beam of the second attempt if the first does not reach the end; 0: no second attempt", minimum=0.0)
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=0.0)
-    transition_scale: float = option(1.0, "weight of the transition probabilities but the self-loops'", minimum=0.0)
-    self_loop_scale: float = option(0.1, "weight of the self-loops' probabilities", minimum=0.0)
+    transition_scale: float = option(1.0, "weight of the transition log-probabilities except for self-loops", minimum=0.0)
+    self_loop_scale: float = option(0.1, "weight of the log-probabilities of self-loops", minimum=0.0)
 
 
 class _Likelihoods(NamedTuple):
-    """Log-likelihoods of an utterance, and what they are computed from.
+    """Log-likelihoods of an utterance, and the data to compute them.
 
     scores                 float32 (num_blocks, num_pdfs, BLOCK)
-    ready                  bool (num_blocks, num_pdfs): which of them are there
+    ready                  bool (num_blocks, num_pdfs): which scores are computed
     matrix, gauss_offsets  the Gaussians of all pdfs
-    pdfs                   those of the utterance
-    blocks, scratch        its frames, and memory for a block
+    pdfs                   the pdfs of the utterance
+    blocks, scratch        the frames of the utterance, and work memory for a block
     """
 
     scores: np.ndarray
@@ -64,12 +64,12 @@ class _Nodes(NamedTuple):
     node_pdf: np.ndarray
 
 
-_TOKEN = np.dtype([("node", "i4"), ("previous", "i4"), ("score", "f8")])  # previous: the token before it
+_TOKEN = np.dtype([("node", "i4"), ("previous", "i4"), ("score", "f8")])  # previous: index of the preceding token
 
 
 @njit(nogil=True, cache=True)
 def _search(num_frames, likelihoods, scale, beam, tid_costs, graph):
-    """(score, nodes): the node of each frame on the best path; (-inf, no nodes) when no path within the beam ends in a final node.
+    """(score, nodes): the node of each frame on the best path; (-inf, no nodes) if no path within the beam ends in a final node.
 
     The tokens of frame t are frame_offsets[t]:frame_offsets[t+1].
     """
@@ -122,7 +122,7 @@ def _search(num_frames, likelihoods, scale, beam, tid_costs, graph):
 
 @njit(inline="always")
 def _trace_back(num_frames, begin, end, final, tokens):
-    """What `_search` returns, from the tokens `begin`:`end` of the last frame."""
+    """The result of `_search`, from the tokens `begin`:`end` of the last frame."""
     best, last = -np.inf, -1
     for k in range(begin, end):
         score = tokens[k].score - final[tokens[k].node]
@@ -147,7 +147,7 @@ def _make_ready(block, pdf, likelihoods):
 
 @njit(inline="always")
 def _relax(node, score, previous, first, new, slot, tokens):
-    """Offer a path into `node`; returns the end of the tokens, which grow when the node has none yet."""
+    """Offer a path into `node`. Returns the end of the tokens, one more if the node had no token."""
     k = slot[node]
     if k < first:
         slot[node] = new
@@ -160,7 +160,7 @@ def _relax(node, score, previous, first, new, slot, tokens):
 
 @njit(nogil=True, cache=True)
 def _tids_of_nodes(nodes, tids, loops):
-    """Forward transition where the path enters a node, self-loop where it stays."""
+    """The forward transition if the path enters a node, the self-loop if it stays."""
     alignment = np.empty(len(nodes), np.int32)
     for t in range(len(nodes)):
         stays = t > 0 and nodes[t] == nodes[t - 1]
@@ -207,8 +207,7 @@ def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, 
 
 @njit(nogil=True, cache=True)
 def _random_path(offsets, successors, initial, final, loops, draws):
-    """Nodes of a random walk from an initial to a final node, every way on equally likely; empty when the draws run out or no node can
-    stay."""
+    """Nodes of a random walk from an initial to a final node, all continuations equally likely; empty if it needs too many draws."""
     starts = np.flatnonzero(initial < np.inf)
     path = [np.int32(starts[int(draws[0] * len(starts))])]
     for draw in draws[1:]:
@@ -223,10 +222,10 @@ def _random_path(offsets, successors, initial, final, loops, draws):
 
 
 def align_equal(graph: TrainingGraph, num_frames: int, rng: np.random.Generator, num_attempts: int = 10) -> np.ndarray | None:
-    """Transition-ids (num_frames) of a random path whose nodes get equally many frames; None when no path of `num_attempts` is short
+    """Transition-ids (num_frames) of a random path whose nodes get equal numbers of frames; None if no path of `num_attempts` is short
     enough.
 
-    The start of training from nothing, as Kaldi's align-equal-compiled: the frames left over go to the first nodes.
+    The start of training from scratch, as Kaldi's align-equal-compiled. Remaining frames go to the first nodes.
     """
     for _ in range(num_attempts):
         path = _random_path(graph.offsets, graph.successors, graph.initial, graph.final, graph.loops, rng.random(num_frames + 1))

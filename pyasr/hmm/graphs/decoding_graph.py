@@ -1,10 +1,10 @@
-"""HCLG: from a lang dir with a grammar and a model to the graph the decoder searches.
+"""HCLG, the graph that the decoder searches, built from a language directory with a grammar and from a model.
 
     LG    = min det (L_disambig o G), costs pushed
     CLG   = C o LG
     HCLG  = self-loops (min rmeps rmdisambig det (Ha o CLG))
 
-as Kaldi's mkgraph.sh makes it; see docs/graph.md for each operation.
+as in Kaldi's mkgraph.sh. docs/graph.md describes each operation.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from pyasr.lang.symbols import write_lines
 class GraphOptions:
     """Scales of the log-probabilities of transitions inside HMMs."""
 
-    transition_scale: float = option(1.0, "scale of the transitions that leave a state", minimum=0.0)
-    self_loop_scale: float = option(0.1, "scale of self-loops against leaving the state", minimum=0.0)
+    transition_scale: float = option(1.0, "scale of the log-probabilities of transitions that leave a state", minimum=0.0)
+    self_loop_scale: float = option(0.1, "scale of the log-probabilities of taking a self-loop or not", minimum=0.0)
 
 
 def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree,
                    options: GraphOptions) -> tuple[Fst, list[int]]:
-    """(HCLG, the disambiguation transition-ids that were used on the way and removed)."""
+    """(HCLG, the disambiguation transition-ids that were used in between and removed)."""
     clg, ilabel_info = merge_equal_contexts(clg, ilabel_info, trans, tree)
     h, disambig_tids = h_transducer(ilabel_info, trans, tree, options.transition_scale)
     graph = ops.determinize_star(ops.compose_natively(h, clg.arcsort("ilabel")), use_log=True)
@@ -52,16 +52,16 @@ def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionMode
 
 def lg_to_hclg(lg: Fst, disambig_phones: list[int], trans: TransitionModel, tree: ContextTree,
                options: GraphOptions) -> tuple[Fst, list[int]]:
-    """As `expand_to_hclg`, from LG on."""
+    """As `expand_to_hclg`, starting from LG."""
     clg, ilabel_info = ops.compose_context(lg, disambig_phones, tree.context_width, tree.central_position)
     _report("CLG", clg)
     return expand_to_hclg(clg, ilabel_info, trans, tree, options)
 
 
 def make_hclg(lang: Path, model_dir: Path, out: Path, options: GraphOptions = GraphOptions()) -> Fst:
-    """Fill `out` with HCLG.fst, words.txt, phones.txt, phones/, num_pdfs, disambig_tid.int; returns the graph.
+    """Write HCLG.fst, words.txt, phones.txt, phones/, num_pdfs, disambig_tid.int to `out`. Returns the graph.
 
-    Raises UserError when model, tree and lang dir do not belong together.
+    Raises UserError if model, tree and language directory do not match.
     """
     trans = read_transitions(model_dir / "final.mdl")
     tree = read_tree(model_dir / "tree", trans)
@@ -79,14 +79,14 @@ def make_hclg(lang: Path, model_dir: Path, out: Path, options: GraphOptions = Gr
 
 
 def _report(name: str, fst: Fst) -> None:
-    least, greatest = ops.stochasticity(fst)
-    log.info(f"{name}: {fst.num_states} states, {fst.num_arcs} arcs, -log of the states' sums {least:.3f} to {greatest:.3f}")
+    smallest, largest = ops.stochasticity(fst)
+    log.info(f"{name}: {fst.num_states} states, {fst.num_arcs} arcs, -log of the sum of a state {smallest:.3f} to {largest:.3f}")
 
 
 def _check_phones(model_dir: Path, lang: LangDir, trans: TransitionModel) -> None:
-    """Raises UserError unless model and lang dir have the same phones."""
+    """Raise UserError unless model and language directory have the same phones."""
     check_phones(model_dir, lang)
     ours, theirs = set(lang.real_phones), set(np.unique(trans.tid2phone[1:]).tolist())
     if ours != theirs:
-        raise UserError(f"{model_dir}/final.mdl has {len(theirs)} phones, {lang.path}/phones.txt {len(ours)} (only one of them has phone "
-                        f"{min(ours ^ theirs)}); use the lang dir that the model was trained with")
+        raise UserError(f"{model_dir}/final.mdl has {len(theirs)} phones, {lang.path}/phones.txt has {len(ours)} (only one of them has "
+                        f"phone {min(ours ^ theirs)}); use the language directory that the model was trained with")

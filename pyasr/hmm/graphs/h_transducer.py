@@ -1,7 +1,7 @@
-"""H, the transducer from transition-ids to phones in context, and the self-loops that are added last.
+"""H, the transducer from transition-ids to phones in context, and the self-loops, which are added last.
 
-Self-loops come after the transition that leaves their state ("reordered"): an arc with transition-id t of transition-state j leads to a
-graph state whose loop bears the self-loop of j, so that a path reads  t, loop, loop, ..., next transition.
+Self-loops follow the transition that leaves their state ("reordered"): an arc with transition-id t of transition-state j leads to a graph
+state with the self-loop of j, so a path is  t, loop, loop, ..., next transition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _window_labels(ilabel_info: list[list[int]]) -> tuple[np.ndarray, np.ndarray
 
 
 def merge_equal_contexts(clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree) -> tuple[Fst, list[list[int]]]:
-    """CLG with one input label for all windows that have the same HMM, and what the labels left stand for."""
+    """(CLG with one input label for all windows with the same HMM, the meanings of the remaining labels)."""
     labels, windows = _window_labels(ilabel_info)
     classes, _ = hmms_of_windows(windows, trans, tree)
     _, firsts = np.unique(classes, return_index=True)
@@ -42,9 +42,9 @@ def h_transducer(ilabel_info: list[list[int]], trans: TransitionModel, tree: Con
                  transition_scale: float = 1.0) -> tuple[Fst, list[int]]:
     """H without self-loops, sorted by output label, and the input labels of its disambiguation symbols (above all transition-ids).
 
-    State 0 is start and end. For each input label of CLG there is an HMM of transition-ids from it back to it, with the label as output of
-    its first arcs; an arc of probability p out of a state with self-loop probability q costs -scale * ln(p / (1 - q)). Labels with equal
-    HMMs share all but the first arcs. Behaves as Kaldi's make-h-transducer, without its epsilons.
+    State 0 is initial and final. For each input label of CLG, an HMM of transition-ids leads from state 0 back to it; its first arcs
+    output the label. An arc of probability p out of a state with self-loop probability q costs -scale * ln(p / (1 - q)). Labels with
+    equal HMMs share all arcs except the first. Behaves as Kaldi's make-h-transducer, without its epsilons.
     """
     labels, windows = _window_labels(ilabel_info)
     classes, (offsets, tids, _, from_state, to_state) = hmms_of_windows(windows, trans, tree)
@@ -74,15 +74,15 @@ def _entering_arcs(classes: np.ndarray, hmm: np.ndarray, from_state: np.ndarray)
 def add_self_loops(fst: Fst, trans: TransitionModel, scale: float = 0.1) -> Fst:
     """The graph with self-loops after the transitions that enter their states (`add-self-loops --reorder=true`).
 
-    A graph state that is entered by transition-state j with self-loop probability q gets the loop of j at -scale * ln q, and all its ways
-    out cost -scale * ln(1 - q) more. A state that is entered by different transition-states is split first. Disambiguation symbols must be
-    gone.
+    A graph state that is entered by transition-state j with self-loop probability q gets the loop of j at the cost -scale * ln q; its
+    outgoing arcs and its final cost increase by -scale * ln(1 - q). A state that is entered by different transition-states is split first.
+    The graph must not have disambiguation symbols.
     """
     if fst.num_arcs and fst.ilabels.max() > trans.num_tids:
-        told = f"the graph has the input label {fst.ilabels.max()}, the model {trans.num_tids} transition-ids"
-        raise UserError(f"{told}; make the graph from this model")
+        found = f"the graph has the input label {fst.ilabels.max()}, but the model has {trans.num_tids} transition-ids"
+        raise UserError(f"{found}; build the graph from this model")
     if trans.is_self_loop[fst.ilabels].any():
-        raise UserError("the graph has self-loops already; add them to a graph without")
+        raise UserError("the graph has self-loops already; give a graph without self-loops")
     entry_of_label = np.r_[-1, trans.tid2state[1:]]
     fst, entry = _split_by_entry(fst, entry_of_label[fst.ilabels])
     leave = np.where(entry >= 0, -scale * trans.non_self_loop_log_prob[entry], 0.0)
@@ -94,10 +94,10 @@ def add_self_loops(fst: Fst, trans: TransitionModel, scale: float = 0.1) -> Fst:
 
 
 def _split_by_entry(fst: Fst, entry: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """Make all arcs into a state agree on their `entry` (num_arcs); returns the graph and each state's common value, -1 if it has none.
+    """Make all arcs into a state have the same `entry` (num_arcs). Returns the graph and the common value of each state, -1 if none.
 
-    Where they differ, the arcs of one value v >= 0 go to a new state with a free epsilon arc to the old one, which keeps the value -1. The
-    start counts as entered with -1.
+    If they differ, the arcs with one value v >= 0 go to a new state with a free epsilon arc to the old one, which gets the value -1. The
+    start state counts as entered with -1.
     """
     base = int(entry.max(initial=0)) + 2
     pairs, pair_of_arc = np.unique(fst.nextstates.astype(np.int64) * base + entry + 1, return_inverse=True)

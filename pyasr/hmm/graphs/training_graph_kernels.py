@@ -1,5 +1,5 @@
-"""Inner loops of `training_graphs`: lexicon with words, phone graph, context, HMM nodes. Arrays in CSR form: the items of row i are
-`offsets[i]:offsets[i + 1]`. Costs are negated natural logarithms."""
+"""Inner loops of `training_graphs`: composition of lexicon and words, phone graph, contexts, HMM nodes. Arrays are in CSR form: the items
+of row i are `offsets[i]:offsets[i + 1]`. Costs are negated natural logarithms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_EPSILON_PATHS = 100000
 
 
 class Lexicon(NamedTuple):
-    """The lexicon's transducer, its arcs sorted by (state, word)."""
+    """The lexicon's transducer, with arcs sorted by (state, word)."""
 
     start: int
     arc_offsets: np.ndarray
@@ -25,7 +25,7 @@ class Lexicon(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """Memory of `compose_words`, kept between calls, all 0 at first: int64 (1), (2, num_states), (2, num_states)."""
+    """Work arrays of `compose_words`, reused between calls, initially 0: int64 (1), (2, num_states), (2, num_states)."""
 
     counter: np.ndarray
     stamp: np.ndarray
@@ -33,8 +33,8 @@ class Visits(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What may follow what: the edges of node v are offsets[v]:offsets[v + 1]. `initial` and `final` are costs, inf where a node cannot be
-    first or last."""
+    """Edges to possible successors; those of node v are offsets[v]:offsets[v + 1]. `initial` and `final` are costs, inf if a node cannot
+    be first or last."""
 
     offsets: np.ndarray
     successors: np.ndarray
@@ -44,7 +44,7 @@ class Edges(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """The phones that may stand before and after each node, 0 at the ends."""
+    """The possible phones before and after each node, 0 at the ends."""
 
     left_offsets: np.ndarray
     left: np.ndarray
@@ -53,7 +53,7 @@ class Neighbours(NamedTuple):
 
 
 class Contexts(NamedTuple):
-    """The context node of each window, with the windows of phone node u at offsets[u]:offsets[u + 1], and the phone node of each."""
+    """The context node of each window (the windows of phone node u are offsets[u]:offsets[u + 1]), the phone node of each context node."""
 
     offsets: np.ndarray
     node_of: np.ndarray
@@ -85,7 +85,7 @@ def log_add_cost(a, b):
 
 @njit(inline="always")
 def _visit(state, mark, stamp, slot, queue):
-    """The position of `state` in `queue`, where it is put unless it carries the `mark` already."""
+    """The position of `state` in `queue`; appends it unless its stamp is `mark` already."""
     if stamp[state] != mark:
         stamp[state] = mark
         slot[state] = len(queue)
@@ -95,11 +95,10 @@ def _visit(state, mark, stamp, slot, queue):
 
 @njit(nogil=True, cache=True)
 def compose_words(words, lexicon, visits):
-    """Lexicon transducer with a word sequence: (num_words_passed, sources, targets, phones, costs, finals), arcs sorted by source, state
-    0 the start.
+    """Compose the lexicon's transducer with a word sequence: (num_words_passed, sources, targets, phones, costs, finals), with arcs sorted
+    by source and start state 0.
 
-    A state is a lexicon state and the number of words before it; states are numbered by number of words, so one level after the other is
-    explored.
+    A state is a lexicon state and the number of words before it. States are explored and numbered in the order of this number.
     """
     arc_words, counter, stamp, slot = lexicon.words, visits.counter, visits.stamp, visits.slot
     sources, targets, out_phones, out_costs = [np.int32(0)], [np.int32(0)], [np.int32(0)], [np.float64(0)]
@@ -192,10 +191,10 @@ def _phone_nodes(sources, targets, phones, offsets, good):
 
 @njit(nogil=True, cache=True)
 def phone_graph(sources, targets, phones, costs, finals):
-    """Phone positions and what may follow what: (ok, phones, `Edges`).
+    """Nodes of phones and their successors: (ok, phones, `Edges`).
 
-    Arcs come sorted by source, state 0 is the start. A node is a (state, phone) pair, so that pronunciations share it; epsilons are
-    removed and the probabilities of parallel paths added. `ok` is false when there is a cycle of epsilons.
+    Arcs must be sorted by source; the start state is 0. A node is a (state, phone) pair, so pronunciations can share it. Epsilons are
+    removed, and the probabilities of parallel paths are added. `ok` is False if there is a cycle of epsilons.
     """
     num_states = len(finals)
     good = coaccessible(sources, targets, finals)
@@ -248,7 +247,7 @@ def phone_graph(sources, targets, phones, costs, finals):
 
 @njit(nogil=True, cache=True)
 def _distinct_rows(rows):
-    """CSR of lists with their repetitions dropped, each in increasing order."""
+    """CSR form of lists, each sorted and without repetitions."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     items = [np.int32(0)]
     items.pop()
@@ -264,7 +263,7 @@ def _distinct_rows(rows):
 
 @njit(nogil=True, cache=True)
 def neighbours(phones, edges, use_left, use_right):
-    """The `Neighbours` of phone nodes. Where the context does not count, the only neighbour is 0."""
+    """The `Neighbours` of phone nodes. On a side without context, the only neighbour is 0."""
     num, offsets, successors = len(phones), edges.offsets, edges.successors
     left = [[np.int32(0)] for _ in range(num)]
     right = [[np.int32(0)] for _ in range(num)]
@@ -301,10 +300,10 @@ def window_codes(phones, around, base):
 
 @njit(nogil=True, cache=True)
 def context_nodes(around, code_offsets, classes):
-    """Windows that may share their HMM: (`Contexts`, class of each node int32).
+    """Merge windows with the same HMM: (`Contexts`, class of each node int32).
 
-    Left phones with equal rows of classes are one group; within a group, right phones of one class are one node. So each node stands for a
-    product of left and right phones, and joining nodes creates no path that was not there.
+    Left phones with equal rows of classes form a group; within a group, right phones of one class form a node. Each node thus represents a
+    product of left and right phones, and merging creates no new path.
     """
     left_offsets, right_offsets = around.left_offsets, around.right_offsets
     node_of = np.full(len(classes), -1, np.int32)
@@ -363,7 +362,7 @@ def context_edges(phones, edges, around, contexts, use_left, use_right):
         num_right = right_offsets[u + 1] - right_offsets[u]
         if np.isfinite(edges.initial[u]):
             for j in range(num_right):
-                out_initial[node_of[base + j]] = edges.initial[u]  # 0 is the least phone: row 0, if the left context counts
+                out_initial[node_of[base + j]] = edges.initial[u]  # 0 is the smallest phone: row 0, if there is left context
         while node < num and node_phone[node] == u:
             for w in range(base, end):
                 may_end = not use_right or right[right_offsets[u] + (w - base) % num_right] == 0
@@ -392,7 +391,7 @@ def context_edges(phones, edges, around, contexts, use_left, use_right):
 
 @njit(nogil=True, cache=True)
 def hmm_nodes(node_class, edges, hmms):
-    """Every context node replaced by the forward transitions of its HMM: (tids, loops, offsets, successors, costs, initial, final)."""
+    """Replace every context node by the forward transitions of its HMM: (tids, loops, offsets, successors, costs, initial, final)."""
     hmm_offsets, hmm_from, hmm_to = hmms.offsets, hmms.from_state, hmms.to_state
     first = np.zeros(len(node_class) + 1, np.int64)
     for c in range(len(node_class)):
@@ -440,6 +439,6 @@ def phone_windows(sources, targets, phones, costs, finals, use_left, use_right, 
 
 @njit(nogil=True, cache=True)
 def expanded(phones, edges, around, code_offsets, classes, hmms, use_left, use_right):
-    """A phone graph whose windows have these classes as the forward transitions of HMMs; see `hmm_nodes`."""
+    """Expand a phone graph, given the classes of its windows, to the forward transitions of HMMs; see `hmm_nodes`."""
     contexts, node_class = context_nodes(around, code_offsets, classes)
     return hmm_nodes(node_class, context_edges(phones, edges, around, contexts, use_left, use_right), hmms)

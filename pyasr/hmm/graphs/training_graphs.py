@@ -1,18 +1,17 @@
-r"""Alignment graphs: which transition-ids an utterance with known words may pass through, at which cost.
+r"""Alignment graphs: the possible sequences of transition-ids of an utterance with known words, and their costs.
 
-The graph of an utterance is the composition H o C o L o words that Kaldi's compile-train-graphs makes, in a form fit for alignment. A
-*node* is a forward transition (a transition-id that is no self-loop) at a place of the utterance. It emits one frame when it is entered,
-and one more for every turn of the self-loop of the HMM state that it leaves ("reordered" graphs: the self-loops follow the forward
-transition):
+The graph of an utterance is the composition H o C o L o words of Kaldi's compile-train-graphs, in a form suited to alignment. A *node* is
+a forward transition (a transition-id that is not a self-loop) at a position of the utterance. It emits one frame on entry, and one more
+for every turn of the self-loop of the HMM state that it leaves ("reordered" graphs: the self-loops follow the forward transition):
 
     cost(path) = sum over entered nodes [ edge + forward(tid) ] + sum over turns self_loop(tid') + final
     forward(tid)   = -loop_scale ln(1 - p_loop) - transition_scale ln( p_tid / (1 - p_loop) )
     self_loop(tid) = -loop_scale ln p_loop
 
-Edges bear only the lexicon's costs (pronunciation and silence probabilities), so graphs stay the same while transition probabilities are
-re-estimated. Each utterance takes a fraction of a millisecond: the lexicon's transducer is walked through along the words (all
-pronunciations, optional silence, whatever L.fst allows), epsilons are removed, every phone gets the contexts that may surround it, and
-contexts with equal HMMs are joined.
+Edges have only the lexicon's costs (pronunciation and silence probabilities), so graphs do not change when transition probabilities are
+re-estimated. A graph takes a fraction of a millisecond: the lexicon's transducer is composed with the words (all pronunciations, optional
+silence, everything that L.fst allows), epsilons are removed, every phone is expanded to its possible contexts, and contexts with equal HMMs
+are merged.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class TrainingGraph:
     """The nodes of one utterance; the edges of node v are `offsets[v]:offsets[v + 1]`.
 
     tids        int32 (num_nodes), the forward transition-id of each node
-    loops       int32 (num_nodes), the self-loop of the HMM state it leaves; 0 where there is none
+    loops       int32 (num_nodes), the self-loop of the HMM state that it leaves; 0 if none
     offsets     int64 (num_nodes + 1)
     successors  int32 (num_edges)
     costs       float32 (num_edges), graph costs without transition probabilities
-    initial     float64 (num_nodes), the cost to begin in a node; inf where that cannot be
-    final       float64 (num_nodes), the cost to end in a node; inf where that cannot be
+    initial     float64 (num_nodes), the cost to begin in a node; inf if impossible
+    final       float64 (num_nodes), the cost to end in a node; inf if impossible
     pdfs        int64 (num_pdfs of the utterance), increasing
     node_pdf    int32 (num_nodes), index into `pdfs`
     """
@@ -56,7 +55,7 @@ class TrainingGraph:
 
     @property
     def num_nodes(self) -> int:
-        """Forward transitions at places of the utterance."""
+        """Number of nodes."""
         return len(self.tids)
 
 
@@ -101,12 +100,12 @@ def _forward_transitions(hmms: np.ndarray, trans: TransitionModel):
 
 
 class GraphCompiler:
-    """Makes training graphs for one lexicon, transition model and tree; `name_of` gives the word of an id, for what is told of it."""
+    """Builds training graphs for one lexicon, transition model and tree. `name_of` returns the word of an id, for messages."""
 
     def __init__(self, lexicon: Fst, trans: TransitionModel, tree: ContextTree, name_of: Callable[[int], str] = str):
         if tree.context_width > 3 or tree.central_position > 1 or tree.context_width - tree.central_position > 2:
             raise UserError(f"the tree has a context of {tree.context_width} phones around position {tree.central_position}; "
-                            "training graphs are made for at most one phone on each side")
+                            "training graphs support at most one phone on each side")
         self.trans, self.tree, self._name_of = trans, tree, name_of
         self.use_left = tree.central_position == 1
         self.use_right = tree.context_width - tree.central_position == 2
@@ -123,11 +122,11 @@ class GraphCompiler:
         known = np.unique(self.trans.tid2phone[1:])
         unknown = np.setdiff1d(self._phones, known)
         if len(unknown):
-            raise UserError(f"the lexicon has phone {unknown[0]}, the model has not: "
-                            "use the lang directory that the model was trained with")
+            raise UserError(f"the lexicon has phone {unknown[0]}, but the model does not have it; "
+                            "use the language directory that the model was trained with")
 
     def compile(self, words: dict[str, np.ndarray]) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
-        """Graphs of {utterance: word ids}, and {utterance: what is wrong} for those that have none."""
+        """(graphs of {utterance: word ids}, {utterance: reason} for those without a graph)."""
         graphs, failed, phone_graphs = {}, {}, {}
         for utterance, ids in words.items():
             made = self._phone_graph(np.asarray(ids, np.int64))
@@ -141,12 +140,12 @@ class GraphCompiler:
         return graphs, failed
 
     def failures(self, words: dict[str, np.ndarray]) -> dict[str, str]:
-        """{utterance: what is wrong} for those of {utterance: word ids} that `compile` makes no graph of."""
+        """{utterance: reason} for those of {utterance: word ids} for which `compile` builds no graph."""
         made = ((utterance, self._phone_graph(np.asarray(ids, np.int64))) for utterance, ids in words.items())
         return {utterance: found for utterance, found in made if isinstance(found, str)}
 
     def _phone_graph(self, ids: np.ndarray):
-        """(phones, edges, neighbours, window offsets, window codes), or a sentence about what is wrong."""
+        """(phones, edges, neighbours, window offsets, window codes), or the reason why there is no graph."""
         passed, *composed = kernels.compose_words(ids, self._lexicon, self._visits)
         if len(ids) == 0:
             return "its transcript is empty"
@@ -160,7 +159,7 @@ class GraphCompiler:
         return graph
 
     def _classes(self, codes: list[np.ndarray]):
-        """All window codes that occur, increasing, the HMM class of each, and the classes' forward transitions."""
+        """All window codes that occur, increasing, the HMM class of each, and the forward transitions of the classes."""
         distinct = np.unique(np.concatenate(codes)) if codes else np.zeros(0, np.int64)
         left, phones, right = distinct // self._base ** 2, distinct // self._base % self._base, distinct % self._base
         columns = [left] * self.use_left + [phones] + [right] * self.use_right

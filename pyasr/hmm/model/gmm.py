@@ -1,12 +1,12 @@
-r"""Diagonal Gaussian mixtures, one for each pdf of an acoustic model, all in flat arrays.
+r"""Diagonal Gaussian mixtures, one for each pdf of an acoustic model, stored in flat arrays.
 
 Notation: Gaussian g of pdf p has weight w_g, mean mu_g and variances sigma²_g (dimension D); i counts dimensions.
 
     log p(x | p) = log sum_{g in p} exp( c_g + sum_i x_i mu_gi / sigma²_gi - 1/2 sum_i x_i² / sigma²_gi )
     c_g = log w_g - 1/2 sum_i ( log 2 pi sigma²_gi + mu_gi² / sigma²_gi )
 
-so that the exponents of all Gaussians and frames are one matrix product of [c, mu/sigma², -1/(2 sigma²)] with [1, x, x²].
-Parameters are kept as Kaldi's files keep them (weights, mu/sigma², 1/sigma², float32): writing and reading a model changes no bit.
+The exponents of all Gaussians and frames are thus one matrix product of [c, mu/sigma², -1/(2 sigma²)] with [1, x, x²]. Parameters are
+stored as in Kaldi's files (weights, mu/sigma², 1/sigma², float32): writing and reading a model changes no bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FRAMES_PER_BLOCK = 256
 
 @dataclass(frozen=True)
 class AmDiagGmm:
-    """The mixtures of an acoustic model; the Gaussians of pdf p are `offsets[p]:offsets[p + 1]`. Arrays are not to be changed.
+    """The mixtures of an acoustic model; the Gaussians of pdf p are `offsets[p]:offsets[p + 1]`. The arrays must not be changed.
 
     offsets        int64 (num_pdfs + 1)
     weights        float32 (num_gauss)
@@ -46,32 +46,32 @@ class AmDiagGmm:
 
     @property
     def num_pdfs(self) -> int:
-        """Mixtures, one for each tied state."""
+        """Number of mixtures, one per tied state."""
         return len(self.offsets) - 1
 
     @property
     def num_gauss(self) -> int:
-        """Gaussians of all mixtures together."""
+        """Total number of Gaussians."""
         return len(self.weights)
 
     @property
     def dim(self) -> int:
-        """Columns of the features."""
+        """Number of feature columns."""
         return self.inv_vars.shape[1]
 
     @property
     def num_gauss_of(self) -> np.ndarray:
-        """Gaussians of each pdf, int64 (num_pdfs)."""
+        """Number of Gaussians of each pdf, int64 (num_pdfs)."""
         return np.diff(self.offsets)
 
     @property
     def means(self) -> np.ndarray:
-        """float64 (num_gauss, dim)."""
+        """mu, float64 (num_gauss, dim)."""
         return self.means_invvars.astype(np.float64) / self.inv_vars
 
     @property
     def variances(self) -> np.ndarray:
-        """float64 (num_gauss, dim)."""
+        """sigma², float64 (num_gauss, dim)."""
         return 1.0 / self.inv_vars.astype(np.float64)
 
     @cached_property
@@ -85,7 +85,7 @@ class AmDiagGmm:
 
     @cached_property
     def exponent_matrix(self) -> np.ndarray:
-        """[c, mu/sigma², -1/(2 sigma²)], float32 (num_gauss, 1 + 2 dim): its product with `augment(feats)` are the exponents."""
+        """[c, mu/sigma², -1/(2 sigma²)], float32 (num_gauss, 1 + 2 dim); its product with `augment(feats).T` gives the exponents."""
         return np.ascontiguousarray(np.hstack([self.gconsts[:, None], self.means_invvars, np.float32(-0.5) * self.inv_vars]))
 
     def log_likelihoods(self, feats: np.ndarray) -> np.ndarray:
@@ -107,10 +107,10 @@ class AmDiagGmm:
         return select(self.exponent_matrix, self.offsets, pdfs)
 
     def checked(self, feats: np.ndarray) -> np.ndarray:
-        """`feats`, if they have the model's dimension; else UserError."""
+        """`feats`. Raises UserError if they do not have the model's dimension."""
         if feats.ndim != 2 or feats.shape[1] != self.dim:
-            raise UserError(f"features of dimension {feats.shape[-1]}, but the GMM was trained on {self.dim}: "
-                            "use the features that its directory names (input.json, or Kaldi's cmvn_opts, delta_opts, splice_opts)")
+            raise UserError(f"features of dimension {feats.shape[-1]}, but the GMM was trained on dimension {self.dim}; "
+                            "use the feature options of its directory (input.json, or Kaldi's cmvn_opts, delta_opts, splice_opts)")
         return feats
 
     def boosted(self, pdfs: np.ndarray, factor: float) -> AmDiagGmm:
@@ -128,7 +128,7 @@ class AmDiagGmm:
         reader.expect("<NUMPDFS>")
         before, num_pdfs = reader.offset, reader.int32()
         if not 0 < num_pdfs <= reader.num_left:
-            raise reader.error(f"{num_pdfs} pdfs are impossible with {reader.num_left} bytes left; the model is damaged", before)
+            raise reader.error(f"{num_pdfs} pdfs do not fit into the remaining {reader.num_left} bytes; the model is damaged", before)
         parts = [_read_mixture(reader, dim) for _ in range(num_pdfs)]
         offsets = np.concatenate([[0], np.cumsum([len(weights) for weights, _, _ in parts])])
         return cls(offsets, *(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts)))
@@ -155,12 +155,12 @@ class AmDiagGmm:
 
     @classmethod
     def read_single(cls, reader) -> AmDiagGmm:
-        """The one mixture of a file such as Kaldi's `final.dubm` (<DiagGMM> ... </DiagGMM>), as a model of one pdf."""
+        """The single mixture of a file such as Kaldi's `final.dubm` (<DiagGMM> ... </DiagGMM>), as a model with one pdf."""
         weights, means_invvars, inv_vars = _read_mixture(reader)
         return cls(np.array([0, len(weights)]), weights, means_invvars, inv_vars)
 
     def write_single(self, writer) -> None:
-        """Write a model of one pdf as `read_single` reads it."""
+        """Write a model with one pdf in the format of `read_single`."""
         self._write_mixture(writer, slice(None))
 
 
@@ -169,7 +169,7 @@ OTHER_MODELS = {"<FullGMM>": "Gaussians with full covariances", "<FullGMMBegin>"
 
 
 def _expect(reader, *tokens: str) -> str:
-    """`reader.expect`, which knows Kaldi's other acoustic models by name."""
+    """As `reader.expect`, with errors that name Kaldi's other types of acoustic models."""
     if not reader.at_end():
         before, word = reader.offset, reader.peek_token()
         if word in OTHER_MODELS:
@@ -178,7 +178,7 @@ def _expect(reader, *tokens: str) -> str:
 
 
 def _read_mixture(reader, dim: int | None = None):
-    """(weights, means_invvars, inv_vars) of one <DiagGMM>, of any dimension if None; its gconsts are computed anew when needed."""
+    """(weights, means_invvars, inv_vars) of one <DiagGMM> of dimension `dim` (None: any). Its gconsts are skipped, not used."""
     before = reader.offset
     _expect(reader, "<DiagGMM>", "<DiagGMMBegin>")
     if reader.expect("<GCONSTS>", "<WEIGHTS>") == "<GCONSTS>":
@@ -193,5 +193,5 @@ def _read_mixture(reader, dim: int | None = None):
     if not means_invvars.shape == inv_vars.shape == (len(weights), dim or inv_vars.shape[1]):
         raise reader.error(f"a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged", before)
     if not (np.isfinite(means_invvars).all() and np.isfinite(weights).all() and (inv_vars > 0).all() and np.isfinite(inv_vars).all()):
-        raise reader.error("a mixture with a variance that is not positive, or a number that is not finite; the model is damaged", before)
+        raise reader.error("a mixture has a variance that is not positive, or a value that is not finite; the model is damaged", before)
     return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)

@@ -1,4 +1,4 @@
-"""What the directory of a GMM system holds: Kaldi's files (final.mdl tree ali.*.gz num_jobs phones.txt cmvn_opts), and input.json."""
+"""Files of a GMM system's directory: Kaldi's (final.mdl tree ali.*.gz num_jobs phones.txt cmvn_opts), and input.json."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODEL_FILES = ("final.mdl", "tree")
 
 
 def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[Path]:
-    """The files that alignment reads, for the fingerprints of a stage output."""
+    """The files that an alignment reads, for the fingerprint of its output."""
     files = [data / name for name in DATA_FILES] + [lang / name for name in LANG_FILES]
     files += [data / "cmvn.scp"] if (data / "cmvn.scp").exists() else []
     if model_dir is None:
@@ -35,7 +35,7 @@ def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[P
 
 
 def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
-    """The files that the training of a triphone system reads, for the fingerprints of a stage output."""
+    """The files that the training of a triphone system reads, for the fingerprint of its output."""
     files = [*input_files(data, lang), *(lang / name for name in TREE_FILES), ali_dir / "final.mdl", *job_archive_files(ali_dir),
              *input_option_files(ali_dir)]  # fmt: skip
     matrix, transforms = ali_dir / MATRIX_FILE, transform_files(ali_dir) if (ali_dir / "trans.1").exists() else []
@@ -43,7 +43,7 @@ def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
 
 
 def write_static_files(out: Path, lang: LangDir, inputs: InputOptions, num_jobs: int) -> None:
-    """num_jobs, phones.txt, input.json and Kaldi's one-line option files."""
+    """Write num_jobs, phones.txt, input.json and Kaldi's one-line option files."""
     inputs.save(out)
     shutil.copyfile(lang.path / "phones.txt", out / "phones.txt")
     lines = kaldi_option_lines(inputs.cmvn, inputs.norm_vars, inputs.deltas, inputs.splice_left, inputs.splice_right)
@@ -53,7 +53,7 @@ def write_static_files(out: Path, lang: LangDir, inputs: InputOptions, num_jobs:
 
 
 def copy_model(model_dir: Path, out: Path) -> None:
-    """Copies of a system's model files for a directory of its alignments."""
+    """Copy the model files of a system to a directory of its alignments."""
     for name in ("final.mdl", "final.alimdl", MATRIX_FILE, "tree", "final.occs"):
         if (model_dir / name).exists():
             shutil.copyfile(model_dir / name, out / name)
@@ -69,7 +69,7 @@ def check_phones(model_dir: Path, lang: LangDir) -> None:
     if theirs != ours:
         differing = min(theirs ^ ours)
         raise UserError(f"{lang.path}/phones.txt and {path} differ (for example in '{differing}'); "
-                        "use the language directory of the training")
+                        "use the language directory that the model was trained with")
 
 
 def silence_pdfs(lang: LangDir, trans: TransitionModel) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 
-BLOCK = 16  # frames that are scored together: two or four vector registers
+BLOCK = 16  # frames scored together: two or four vector registers
 _REORDER = {"reassoc", "contract", "nsz", "nnan"}
 
 
@@ -89,8 +89,8 @@ def augmented_blocks(feats):
 def score_block(matrix, begin, end, block, scratch, result):
     """result[t] = log sum over g = begin .. end - 1 of exp(matrix[g] . block[:, t]), for the BLOCK frames of a block.
 
-    Two Gaussians and six dimensions are taken at a time, so that a value loaded is used more than once. `scratch`: float32 (end - begin
-    + 2, BLOCK).
+    Processes two Gaussians and six dimensions at a time, so that each loaded value is used several times. `scratch`: float32
+    (end - begin + 2, BLOCK).
     """
     width = matrix.shape[1]
     for g in range(begin, end, 2):

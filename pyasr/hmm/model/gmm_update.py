@@ -24,19 +24,19 @@ FRAMES_PER_BLOCK = 2048
 
 @dataclass(frozen=True)
 class GmmUpdateOptions:
-    """Floors of the M-step and how mixtures grow; Kaldi's defaults."""
+    """Floors of the M-step and growth of the mixtures. Defaults are Kaldi's."""
 
-    min_gaussian_weight: float = option(1e-5, "Gaussians of less weight are removed", minimum=0.0)
-    min_gaussian_occupancy: float = option(10.0, "Gaussians with fewer frames are removed", minimum=0.0)
-    min_variance: float = option(0.001, "variance floor", minimum=1e-8)
-    power: float = option(0.25, "Gaussians of a pdf are in proportion to its frames to this power", minimum=0.0)
-    perturb_factor: float = option(0.01, "standard deviations by which the halves of a split Gaussian are moved apart", minimum=0.0)
-    min_count: float = option(20.0, "frames per Gaussian below which a pdf is not split further", minimum=0.0)
+    min_gaussian_weight: float = option(1e-5, "minimum weight of a Gaussian; with less, it is removed", minimum=0.0)
+    min_gaussian_occupancy: float = option(10.0, "minimum number of frames of a Gaussian; with fewer, it is removed", minimum=0.0)
+    min_variance: float = option(0.001, "floor of the variances", minimum=1e-8)
+    power: float = option(0.25, "exponent of a pdf's number of frames, in proportion to which Gaussians are allocated", minimum=0.0)
+    perturb_factor: float = option(0.01, "distance by which the halves of a split Gaussian are moved, standard deviations", minimum=0.0)
+    min_count: float = option(20.0, "minimum number of frames per Gaussian for a further split of a pdf", minimum=0.0)
 
 
 @dataclass
 class GmmStats:
-    """Sums over frames. `sums` float64 (num_gauss, 1 + 2 dim) holds n_g, a_g, b_g; they add over shards and ranks."""
+    """Sums over frames, which can be added over shards and ranks. `sums`, float64 (num_gauss, 1 + 2 dim): n_g, a_g, b_g."""
 
     sums: np.ndarray
     log_like: float = 0.0
@@ -44,7 +44,7 @@ class GmmStats:
 
     @classmethod
     def zeros(cls, model: AmDiagGmm) -> GmmStats:
-        """Statistics of no frames, of the shapes that `model` needs."""
+        """Statistics of `model` without frames."""
         return cls(np.zeros((model.num_gauss, 1 + 2 * model.dim)))
 
     @property
@@ -53,14 +53,14 @@ class GmmStats:
         return self.sums[:, 0]
 
     def allreduce(self, comm) -> GmmStats:
-        """Replace the sums by those over all ranks of `comm`; returns itself."""
+        """Replace the sums by those over all ranks of `comm`. Returns the object itself."""
         comm.allreduce(self.sums)
         self.log_like, self.num_frames = comm.allreduce(np.array([self.log_like, self.num_frames])).tolist()
         return self
 
 
 def global_moments(feats: np.ndarray | Iterable[np.ndarray], comm) -> tuple[np.ndarray, np.ndarray, float]:
-    """(mean, variances, number) of the frames (T, D) of all ranks, float64 (D): of one array, or of several one after the other."""
+    """(mean, variances, number) of the frames of all ranks, float64 (D). `feats`: an array (T, D), or an iterable of such arrays."""
     num_frames, total = 0, None
     for part in blocks(feats) if isinstance(feats, np.ndarray) else feats:
         sums = np.concatenate([part, np.square(part, dtype=np.float64)], axis=1, dtype=np.float64)
@@ -72,21 +72,21 @@ def global_moments(feats: np.ndarray | Iterable[np.ndarray], comm) -> tuple[np.n
 
 
 def blocks(feats: np.ndarray) -> Iterator[np.ndarray]:
-    """The frames (T, D) in blocks, one without frames where there are none."""
+    """The frames (T, D) in blocks; one empty block if there are no frames."""
     for begin in range(0, max(len(feats), 1), FRAMES_PER_BLOCK):
         yield feats[begin:begin + FRAMES_PER_BLOCK]
 
 
 def pdf_occupancies(model: AmDiagGmm, stats: GmmStats) -> np.ndarray:
-    """Frames of each pdf, float64 (num_pdfs)."""
+    """Number of frames of each pdf, float64 (num_pdfs)."""
     return np.add.reduceat(stats.occupancies, model.offsets[:-1])
 
 
-PdfFrames = Iterable[tuple[int, np.ndarray]]  # a pdf and frames of it, float32 (up to FRAMES_PER_BLOCK, dim)
+PdfFrames = Iterable[tuple[int, np.ndarray]]  # a pdf and some of its frames, float32 (up to FRAMES_PER_BLOCK, dim)
 
 
 def by_pdf(feats: np.ndarray, pdfs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The frames of `feats` (T, dim), which belong to `pdfs` (T), pdf by pdf in blocks; frames with pdf -1 are left out."""
+    """Blocks (pdf, frames) of `feats` (T, dim), sorted by their `pdfs` (T); frames with pdf -1 are skipped."""
     order = np.argsort(pdfs, kind="stable")
     present, begins = np.unique(pdfs[order], return_index=True)
     for pdf, begin, end in zip(present, begins, np.append(begins[1:], len(order))):
@@ -109,7 +109,7 @@ class PdfBlock:
 
 
 def pdf_blocks(model: AmDiagGmm, frames: PdfFrames, paired: bool = False) -> Iterator[PdfBlock]:
-    """Blocks of `frames`; with `paired` these have 2 dim columns, of which the second half is what the frames are `seen_as`."""
+    """Blocks of `frames`. With `paired`, frames have 2 dim columns: their features, followed by those of `seen_as`."""
     for pdf, rows in frames:
         feats, *others = (np.ascontiguousarray(part) for part in (np.hsplit(rows, 2) if paired else [rows]))
         gaussians = slice(int(model.offsets[pdf]), int(model.offsets[pdf + 1]))
@@ -127,9 +127,9 @@ def _pdf_block(model: AmDiagGmm, pdf: int, gaussians: slice, feats: np.ndarray, 
 
 
 def accumulate(model: AmDiagGmm, frames: PdfFrames, stats: GmmStats, paired: bool = False) -> None:
-    """Add the statistics of `frames` to `stats`; those of a pdf must come in one order, but pdfs may come in any.
+    """Add the statistics of `frames` to `stats`. The result depends on the order of the frames of a pdf, but not on that of the pdfs.
 
-    paired  as of `pdf_blocks`: the first half of the columns gives posteriors, sums are of the second (gmm-acc-stats-twofeats)
+    paired  as in `pdf_blocks`: posteriors from the first half of the columns, sums over the second half (gmm-acc-stats-twofeats)
 
     Posteriors are computed in float32, all sums in float64.
     """
@@ -139,15 +139,15 @@ def accumulate(model: AmDiagGmm, frames: PdfFrames, stats: GmmStats, paired: boo
         stats.sums[block.gaussians] += block.posteriors.astype(np.float64) @ data.astype(np.float64)
         log_likes.setdefault(block.pdf, []).append(float(block.log_likes.sum(dtype=np.float64)))
         stats.num_frames += len(data)
-    for pdf in sorted(log_likes):  # the same sum in whatever order pdfs have come
+    for pdf in sorted(log_likes):  # makes the sum independent of the order of the pdfs
         for log_like in log_likes[pdf]:
             stats.log_like += log_like
 
 
 def update(model: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions, remove_low_count: bool = True) -> AmDiagGmm:
-    """The M-step: Gaussians with too little data are removed, except the last one of a pdf, which stays as it was.
+    """M-step. Gaussians with too little data are removed; a pdf that would lose all keeps its last one unchanged.
 
-    With `remove_low_count` False all of them stay as they were, but for their weights.
+    With `remove_low_count` False, Gaussians with too little data keep their means and variances; only their weights are updated.
     """
     n = stats.occupancies
     of_pdf = np.repeat(np.arange(model.num_pdfs), model.num_gauss_of)
@@ -164,7 +164,7 @@ def update(model: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions, remove_
 
 
 def _moments(model: AmDiagGmm, stats: GmmStats, good: np.ndarray, floor: float) -> tuple[np.ndarray, np.ndarray]:
-    """New means and floored variances where `good`, the model's own elsewhere."""
+    """New means and floored variances of the Gaussians in the mask `good`, the model's own for the others."""
     dim = model.dim
     means, variances = model.means, model.variances
     means[good] = stats.sums[good, 1:1 + dim] / stats.occupancies[good, None]
@@ -173,9 +173,10 @@ def _moments(model: AmDiagGmm, stats: GmmStats, good: np.ndarray, floor: float) 
 
 
 def split_targets(occupancies: np.ndarray, num_gauss: int, power: float, min_count: float) -> np.ndarray:
-    """How many of `num_gauss` Gaussians each pdf is to have: one each, the others one by one to the largest occupancy^power per Gaussian.
+    """Target number of Gaussians of each pdf, up to `num_gauss` in total, int64 (num_pdfs).
 
-    A pdf whose next Gaussian would leave fewer than `min_count` frames to each gets no more. int64 (num_pdfs).
+    Each pdf gets one. The others go one by one to the pdf with the largest occupancy^power per Gaussian, as long as its Gaussians then
+    have more than `min_count` frames each.
     """
     targets = np.ones(len(occupancies), np.int64)
     queue = [(-float(occ) ** power, pdf) for pdf, occ in enumerate(occupancies)]
@@ -192,7 +193,7 @@ def split_targets(occupancies: np.ndarray, num_gauss: int, power: float, min_cou
 
 
 def mix_up(model: AmDiagGmm, occupancies: np.ndarray, num_gauss: int, options: GmmUpdateOptions, rng: np.random.Generator) -> AmDiagGmm:
-    """The model grown towards `num_gauss` Gaussians by splitting the heaviest of each pdf that is below its target."""
+    """Grow the model towards `num_gauss` Gaussians: split the Gaussians with the largest weights of each pdf below its target."""
     targets = np.maximum(split_targets(occupancies, num_gauss, options.power, options.min_count), model.num_gauss_of)
     if targets.sum() == model.num_gauss:
         return model
@@ -204,7 +205,8 @@ def mix_up(model: AmDiagGmm, occupancies: np.ndarray, num_gauss: int, options: G
 
 
 def _split(weights, means_invvars, inv_vars, target: int, perturb_factor: float, rng):
-    """Halve the heaviest Gaussian until there are `target`; the halves move apart by a random part of the standard deviation."""
+    """Split the Gaussian with the largest weight until there are `target`; a random multiple of the standard deviation moves the halves
+    apart."""
     num = len(weights)
     if target <= num:
         return weights, means_invvars, inv_vars

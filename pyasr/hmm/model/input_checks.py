@@ -1,4 +1,4 @@
-"""Whether a directory holds the kind of model that a step needs, and the features of a data directory fit it: told before jobs begin."""
+"""Checks before jobs start: a directory contains the type of model that a step needs, and the features of a data directory match it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pyasr.feats.fit import check_input
 from pyasr.hmm.model.model_file import GMM_REMEDY, MODEL, check_gmm, first_pass_model, read_transitions
 
 _NETWORK = "final.nnet"
-_OF_NETWORKS = "a network aligns with steps/align_dnn.py and decodes with steps/decode.py"
+_OF_NETWORKS = "to align or decode with a network, run steps/align_dnn.py or steps/decode.py"
 
 
 def check_gmm_input(data: Path, model_dir: Path) -> None:
-    """Raise UserError where a directory has no GMM system, or the features of `data` do not fit it."""
+    """Raise UserError if a directory has no GMM system, or the features of `data` do not match it."""
     if (model_dir / _NETWORK).exists():
         raise UserError(f"{model_dir}: a network ({_NETWORK}), expected a GMM system; {GMM_REMEDY}; {_OF_NETWORKS}")
     check_model_input(data, model_dir)
 
 
 def check_model_input(data: Path, model_dir: Path) -> None:
-    """Raise UserError where a directory has neither a network nor a GMM system, or the features of `data` do not fit it."""
+    """Raise UserError if a directory has neither a network nor a GMM system, or the features of `data` do not match it."""
     if (model_dir / _NETWORK).exists():
         read_transitions(model_dir / MODEL)
     else:

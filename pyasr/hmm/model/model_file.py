@@ -1,4 +1,4 @@
-"""Model files: `final.mdl` is a transition model followed by the GMMs of its pdfs; `tree` must be of the same model.
+"""Model files: `final.mdl`, a transition model followed by the GMMs of its pdfs, and `tree`, which must belong to the same model.
 
 A system with speaker adaptive training has a second model, `final.alimdl`: the same Gaussians for features before fMLLR.
 """
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 MODEL, ALIGNMENT_MODEL = "final.mdl", "final.alimdl"
 SUBSAMPLING = "frame_subsampling_factor"
-GMM_REMEDY = "give the directory of a GMM system, which steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py made"
-_MODEL_REMEDY = f"give the {MODEL} that the training of the model wrote"
-_TREE_REMEDY = f"give the tree that the training of the model wrote beside {MODEL}"
+GMM_REMEDY = "give the directory of a GMM system, written by steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py"
+_MODEL_REMEDY = f"give the {MODEL} written by the training of the model"
+_TREE_REMEDY = f"give the tree that the training of the model wrote to the directory of {MODEL}"
 _BEHIND_TRANSITIONS = re.compile(rb"</TransitionModel>\s+(\S{0,20})")
 
 
 def first_pass_model(model_dir: Path) -> Path:
-    """The model for speakers without a transform: final.alimdl, or final.mdl where there is none."""
+    """The model for speakers without a transform: final.alimdl, or final.mdl if there is no final.alimdl."""
     path = Path(model_dir) / ALIGNMENT_MODEL
     return path if path.exists() else Path(model_dir) / MODEL
 
 
 def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
-    """Read a GMM model. Raises UserError with file and offset; also when the GMMs are not those of the transition model."""
+    """Read a GMM model. Raises UserError with file and offset, also if GMMs and transition model do not match."""
     from pyasr.hmm.model.gmm import AmDiagGmm
 
     reader = KaldiReader(path)
@@ -51,7 +51,7 @@ def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
 
 
 def check_gmm(path: Path) -> None:
-    """Raise UserError for a model file that holds something else than GMMs behind its transition model. It is not read to its end."""
+    """Raise UserError if a model file has something other than GMMs after its transition model. Does not parse the file to its end."""
     content = read_content(path)
     KaldiReader(path, content).refuse_other(TRANSITIONS, _MODEL_REMEDY)
     if found := _BEHIND_TRANSITIONS.search(content):
@@ -59,11 +59,11 @@ def check_gmm(path: Path) -> None:
 
 
 def _refuse_other_model(path: Path, word: str) -> None:
-    """Raise UserError where `word`, the first behind a transition model, is '' or that of another model than GMMs."""
+    """Raise UserError if `word`, the first token after a transition model, is '' or that of a model other than GMMs."""
     from pyasr.hmm.model.gmm import OTHER_MODELS
 
     if not word:
-        raise UserError(f"{path}: a transition model alone, without GMMs; {GMM_REMEDY}")
+        raise UserError(f"{path}: a transition model without GMMs; {GMM_REMEDY}")
     if word in OTHER_MODELS:
         raise UserError(f"{path}: {OTHER_MODELS[word]} ({word}), expected diagonal GMMs; {GMM_REMEDY}")
 
@@ -76,7 +76,7 @@ def write_model(path: Path, transitions: TransitionModel, gmm: AmDiagGmm, binary
 
 
 def read_transitions(path: Path) -> TransitionModel:
-    """Only the transition model at the head of a model file; what follows is not looked at."""
+    """The transition model at the start of a model file; the rest is ignored."""
     return _transitions(KaldiReader(path))
 
 
@@ -86,38 +86,38 @@ def _transitions(reader: KaldiReader) -> TransitionModel:
 
 
 def subsampling_files(model_dir: Path) -> list[Path]:
-    """The file that says so, where there is one."""
+    """The file with the frame subsampling factor, if present."""
     path = Path(model_dir) / SUBSAMPLING
     return [path] if path.exists() else []
 
 
 def write_subsampling(model_dir: Path, factor: int) -> None:
-    """Say that the model answers on every `factor`-th frame of its features alone, in the file that Kaldi has for it."""
+    """Write Kaldi's file with the frame subsampling factor: the model has one output frame per `factor` frames of its features."""
     with atomic_write(Path(model_dir) / SUBSAMPLING) as f:
         f.write(f"{factor}\n")
 
 
 def read_subsampling(model_dir: Path) -> int:
-    """What `write_subsampling` wrote; 1 where it did not. Raises UserError where there is no such number."""
+    """The frame subsampling factor of a model; 1 without such a file. Raises UserError if the file has no integer from 1 to 9999."""
     path = Path(model_dir) / SUBSAMPLING
     text = "".join(read_lines(path)).strip() if path.exists() else "1"
     if not re.fullmatch("[1-9][0-9]{0,3}", text):
-        raise UserError(f"{path}: '{text[:20]}' is no number of frames; write 3 for a model that answers on every third")
+        raise UserError(f"{path}: '{text[:20]}' is not a frame subsampling factor; write an integer, such as 3 for one output per 3 frames")
     return int(text)
 
 
 def answer_shift_s(data: Path, model_dir: Path) -> float:
-    """Seconds from one frame of alignments and lattices of a data directory by a model to the next."""
+    """Time between frames of a model's alignments and lattices of a data directory, seconds."""
     return frame_shift_s(data, model_dir) * read_subsampling(model_dir)
 
 
 def read_tree(path: Path, transitions: TransitionModel | None = None) -> ContextTree:
-    """Read `tree`; with `transitions`, raise UserError unless it is the tree of that model."""
+    """Read `tree`. With `transitions`, raises UserError unless it is the tree of that model."""
     reader = KaldiReader(path)
     reader.refuse_other(TREE, _TREE_REMEDY)
     tree = ContextTree.read(reader)
     reader.expect_end()
     if transitions is not None and tree.num_pdfs != transitions.num_pdfs:
-        told = f"the tree has {tree.num_pdfs} pdfs, the model {transitions.num_pdfs}"
-        raise UserError(f"{path}: {told}; take tree and final.mdl from the same directory")
+        found = f"the tree has {tree.num_pdfs} pdfs, the model {transitions.num_pdfs}"
+        raise UserError(f"{path}: {found}; use tree and final.mdl from the same directory")
     return tree

@@ -33,7 +33,7 @@ class HmmState:
     transitions: tuple[tuple[int, float], ...]
 
     def self_loop(self, index: int) -> int | None:
-        """The position of the transition back to state `index`, which is this one; None if there is none."""
+        """The position of the self-loop among the transitions, or None; `index` is the number of this state."""
         return next((i for i, (destination, _) in enumerate(self.transitions) if destination == index), None)
 
 
@@ -43,7 +43,7 @@ Entry = tuple[HmmState, ...]
 class Topology:
     """The HMM of every phone.
 
-    entries  the different HMMs, each a tuple of HmmState
+    entries         the different HMMs, each a tuple of HmmState
     phone_to_entry  phone id -> index into `entries`
     """
 
@@ -57,21 +57,21 @@ class Topology:
         return list(self.phone_to_entry)
 
     def entry(self, phone: int) -> Entry:
-        """The HMM of `phone`. Raises UserError for a phone the topology does not have."""
+        """The HMM of `phone`. Raises UserError for a phone that is not in the topology."""
         if phone not in self.phone_to_entry:
             raise UserError(f"phone {phone} has no HMM in the topology; add it to <ForPhones> in the lang directory's topo")
         return self.entries[self.phone_to_entry[phone]]
 
     def num_pdf_classes(self, phone: int) -> int:
-        """Pdf-classes of a phone: its emitting states may have so many different pdfs."""
+        """Number of pdf-classes of a phone: the maximum number of different pdfs of its emitting states."""
         return 1 + max(state.pdf_class for state in self.entry(phone))
 
     def check_phones(self, phones, where: object = "topo") -> None:
         """Raise UserError unless the topology has exactly `phones`; `where` names the file in the message."""
         missing, extra = sorted(set(phones) - set(self.phones)), sorted(set(self.phones) - set(phones))
         if missing or extra:
-            told = f"{_few(missing)} without HMM" if missing else f"{_few(extra)} in the topology only"
-            raise UserError(f"{where}: the topology does not match the phones (phones {told}); prepare the lang directory anew")
+            found = f"{_few(missing)} without HMM" if missing else f"{_few(extra)} only in the topology"
+            raise UserError(f"{where}: the topology does not match the phones (phones {found}); build the language directory again")
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Topology) and self.phones == other.phones and all(self.entry(p) == other.entry(p) for p in self.phones)
@@ -80,7 +80,7 @@ class Topology:
 
     @classmethod
     def read(cls, path: Path | KaldiReader) -> Topology:
-        """Read a `topo` file, or the topology at a reader's place inside a model. Raises UserError with file and byte offset."""
+        """Read a `topo` file, or the topology at a reader's position inside a model. Raises UserError with file and byte offset."""
         reader = path if isinstance(path, KaldiReader) else KaldiReader(path)
         topology = _read_binary(reader) if reader.binary else _read_text(reader)
         if reader is not path:
@@ -114,7 +114,7 @@ def _read_text(reader: KaldiReader) -> Topology:
             if phone in phone_to_entry:
                 raise reader.error(f"phone {phone} has two topologies")
             if not 1 <= phone <= _LAST_PHONE:
-                raise reader.error(f"phone {phone} is not one from 1 to {_LAST_PHONE}")
+                raise reader.error(f"phone {phone} is not between 1 and {_LAST_PHONE}")
             phone_to_entry[phone] = len(entries)
         entries.append(_read_entry(reader))
     if not entries:
@@ -157,7 +157,7 @@ def _read_state(reader: KaldiReader) -> HmmState:
 
 
 def _check_entry(reader: KaldiReader, offset: int, states: list[HmmState]) -> None:
-    """What Kaldi asks of a topology: emitting states with transitions, then one final state, all pdf-classes used."""
+    """Check Kaldi's requirements: emitting states with transitions, then one final state, all pdf-classes used."""
     problem = _entry_problem(states)
     if problem:
         raise reader.error(problem, offset)
@@ -173,7 +173,7 @@ def _entry_problem(states: list[HmmState]) -> str:
         if state.pdf_class < 0:
             return f"state {index} has no pdf-class; only the last state may have none"
         if not destinations or len(set(destinations)) < len(destinations) or not all(0 <= d < len(states) for d in destinations):
-            return f"state {index} has no transitions, repeated ones, or one to a state that is not there"
+            return f"state {index} has no transitions, repeated ones, or one to a state that does not exist"
         if any(not 0.0 < probability <= 1.0 for _, probability in state.transitions):
             return f"state {index} has a transition probability outside (0, 1]"
     classes = {state.pdf_class for state in states[:-1]}
@@ -195,13 +195,13 @@ def _read_binary(reader: KaldiReader) -> Topology:
         raise reader.error("the list of phones is damaged", before)
     phone_to_entry = {int(p): int(phone_to_index[p]) for p in phones}
     if not all(0 <= i < len(entries) for i in phone_to_entry.values()):
-        raise reader.error("a phone points to a topology that is not there", before)
+        raise reader.error("a phone refers to a topology entry that does not exist", before)
     return Topology(entries, phone_to_entry)
 
 
 def _size(reader: KaldiReader, size: int) -> int:
     if not 0 <= size <= reader.num_left:
-        raise reader.error(f"a size of {size} is impossible with {reader.num_left} bytes left; the file is damaged or truncated")
+        raise reader.error(f"a size of {size} does not fit into the remaining {reader.num_left} bytes; the file is damaged or truncated")
     return size
 
 

@@ -1,8 +1,8 @@
 """The transition model: Kaldi's transition-states and transition-ids, and their probabilities.
 
 A *transition-state* is a triple (phone, HMM state, pdf). All triples that tree and topology allow are sorted; transition-states are
-numbered in this order, here from 0 (Kaldi: from 1). A *transition-id* is an arc out of a transition-state: numbered 1, 2, ... through the
-transition-states, in each in the order of the topology's arcs. Alignments are sequences of transition-ids.
+numbered in this order, here from 0 (Kaldi: from 1). A *transition-id* is an arc out of a transition-state. Transition-ids are numbered 1,
+2, ... in the order of transition-states, within a state in the order of the topology's arcs. Alignments are sequences of transition-ids.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TransitionModel:
         for phone in topology.phones:
             pdfs = [tree.reachable(phone, c) for c in range(topology.num_pdf_classes(phone))]
             if not all(pdfs):
-                raise UserError(f"the tree has no pdf for phone {phone}; it was built for other phones, build it anew")
+                raise UserError(f"the tree has no pdf for phone {phone}; it was built for other phones; build it again")
             emitting = ((number, state) for number, state in enumerate(topology.entry(phone)) if state.pdf_class != NO_PDF)
             tuples.update((phone, number, pdf) for number, state in emitting for pdf in pdfs[state.pdf_class])
         return cls(topology, np.array(sorted(tuples), np.int32))
@@ -97,8 +97,8 @@ class TransitionModel:
             self._state_of = {triple: state for state, triple in enumerate(map(tuple, self.tuples.tolist()))}
         state = self._state_of.get((phone, hmm_state, pdf))
         if state is None:
-            told = f"the model has no state {hmm_state} of phone {phone} with pdf {pdf}"
-            raise UserError(f"{told}; take tree and final.mdl from the same directory")
+            found = f"the model has no state {hmm_state} of phone {phone} with pdf {pdf}"
+            raise UserError(f"{found}; use tree and final.mdl from the same directory")
         return state
 
     def tids_of(self, state: int) -> range:
@@ -110,13 +110,13 @@ class TransitionModel:
         bad = (alignment < 1) | (alignment > self.num_tids)
         if bad.any():
             frame = int(np.argmax(bad))
-            told = f"transition-id {alignment[frame]} in frame {frame}, but the model has 1 to {self.num_tids}"
-            raise UserError(f"{where}: {told}; align again with this model")
+            found = f"transition-id {alignment[frame]} in frame {frame}, but the model has 1 to {self.num_tids}"
+            raise UserError(f"{where}: {found}; align again with this model")
 
     def update(self, counts: np.ndarray, floor: float = 0.01, mincount: float = 5.0) -> tuple[float, float]:
         """Set each state's arc probabilities in proportion to `counts` (num_tids + 1,).
 
-        As Kaldi's MleUpdate: states with fewer than `mincount` counts or a single arc stay as they are, no probability falls below `floor`.
+        As Kaldi's MleUpdate: states with fewer than `mincount` counts or a single arc do not change; no probability is below `floor`.
         Returns (gain in log-likelihood, counts of all states with several arcs).
         """
         counts = np.asarray(counts, np.float64)
@@ -135,7 +135,7 @@ class TransitionModel:
 
     @classmethod
     def read(cls, path: Path | KaldiReader) -> TransitionModel:
-        """Read a TransitionModel at the head of a file or at a reader's place. Raises UserError with file and byte offset."""
+        """Read a TransitionModel at the start of a file or at a reader's position. Raises UserError with file and byte offset."""
         reader = path if isinstance(path, KaldiReader) else KaldiReader(path)
         reader.expect("<TransitionModel>")
         topology = Topology.read(reader)
@@ -151,7 +151,7 @@ class TransitionModel:
         return model
 
     def write(self, path: Path | KaldiWriter, binary: bool = True) -> None:
-        """Write in the form that every version of Kaldi reads (<Triples>)."""
+        """Write in the format that every version of Kaldi reads (<Triples>)."""
         if not isinstance(path, KaldiWriter):
             with KaldiWriter(path, binary) as writer:
                 return self.write(writer)
@@ -183,7 +183,7 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _floored(probs: np.ndarray, floor: float, states: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Probabilities of each state's arcs with `floor` put under them, as in Kaldi: three rounds of flooring and normalising."""
+    """Probabilities of each state's arcs with a floor, as in Kaldi: three rounds of flooring and normalising."""
     for _ in range(3):
         totals = np.maximum(np.add.reduceat(probs, start), np.finfo(float).tiny)
         probs = np.maximum(probs / totals[states], floor)
@@ -191,18 +191,18 @@ def _floored(probs: np.ndarray, floor: float, states: np.ndarray, start: np.ndar
 
 
 def _read_tuples(reader: KaldiReader, topology: Topology) -> np.ndarray:
-    """The triples, or tuples of newer versions, checked against the topology."""
+    """Read the triples, or the tuples of newer versions, and check them against the topology."""
     kind, before = reader.expect("<Triples>", "<Tuples>"), reader.offset
     size, width = reader.int32(), 3 if kind == "<Triples>" else 4
     if not 0 < size <= reader.num_left:
-        raise reader.error(f"{size} transition-states are impossible with {reader.num_left} bytes left; the file is damaged", before)
+        raise reader.error(f"{size} transition-states do not fit into the remaining {reader.num_left} bytes; the file is damaged", before)
     tuples = reader.int32s(size * width).reshape(size, width)
     reader.expect(kind.replace("<", "</"))
     if width == 4 and (tuples[:, 2] != tuples[:, 3]).any():
         raise reader.error("separate forward and self-loop pdfs (Kaldi's chain models) are not supported", before)
     for phone, state, pdf in tuples[:, :3].tolist():
         if phone not in topology.phone_to_entry or not 0 <= state < len(topology.entry(phone)) - 1 or not 0 <= pdf < reader.num_bytes:
-            raise reader.error(f"the transition-state (phone {phone}, state {state}, pdf {pdf}) does not fit the topology", before)
+            raise reader.error(f"the transition-state (phone {phone}, state {state}, pdf {pdf}) does not match the topology", before)
     if (np.diff(tuples[:, :3] @ _strides(tuples[:, :3].max(axis=0) + 1)) <= 0).any():
         raise reader.error("the transition-states are not in ascending order", before)
     return tuples[:, :3].astype(np.int32)

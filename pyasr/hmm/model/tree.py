@@ -1,8 +1,8 @@
 """Phonetic decision trees in Kaldi's `tree` format: (phone window, pdf-class) -> pdf.
 
 A tree has three kinds of node. Leaf (Kaldi's CE) is an answer, a pdf. Split (SE) asks whether the value of a key belongs to a set.
-Table (TE) goes to one child per value of a key. A key is a position 0 .. N-1 in the window of N phones, or PDF_CLASS. Phone 0 stands
-for the places before the first and after the last phone of an utterance.
+Table (TE) has one child per value of a key. A key is a position 0 .. N-1 in the window of N phones, or PDF_CLASS. Phone 0 represents the
+positions before the first and after the last phone of an utterance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAF, _SPLIT, _TABLE = 0, 1, 2
 
 @dataclass(frozen=True)
 class Leaf:
-    """The end of a branch: its pdf, 0-based."""
+    """The end of a branch, with its pdf, 0-based."""
 
     pdf: int
 
@@ -41,7 +41,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Table:
-    """`children[value of key]`; None where there is no answer."""
+    """`children[value of key]`; None if there is no answer."""
 
     key: int
     children: tuple[Node | None, ...]
@@ -80,11 +80,11 @@ class ContextTree:
         self._flat = _flatten(root)
 
     def pdf(self, window: tuple[int, ...], pdf_class: int) -> int:
-        """The pdf of the central phone of `window` in state `pdf_class`. Raises UserError if the tree does not know it."""
+        """The pdf of the central phone of `window` in state `pdf_class`. Raises UserError if the tree has no answer."""
         return int(self.pdfs(np.array([window]), np.array([pdf_class]))[0])
 
     def pdfs(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:
-        """`pdf` for many at once: windows (n, N), pdf_classes (n,) -> int32 (n,). Raises UserError naming the first without an answer."""
+        """`pdf` of many windows: windows (n, N), pdf_classes (n,) -> int32 (n,). Raises UserError naming the first without an answer."""
         answers = self.lookup(windows, pdf_classes)
         if (answers < 0).any():
             where = int(np.argmax(answers < 0))
@@ -93,7 +93,7 @@ class ContextTree:
         return answers
 
     def lookup(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:
-        """As `pdfs`, with NO_ANSWER where the tree has none. A negative phone is unknown: every question about it is answered no."""
+        """As `pdfs`, with NO_ANSWER if the tree has none. A negative phone is unknown: the answer to every question about it is no."""
         windows = np.ascontiguousarray(windows, np.int32)
         if windows.ndim != 2 or windows.shape[1] != self.context_width:
             raise ValueError(f"windows of {self.context_width} phones were expected, got an array of shape {windows.shape}")
@@ -106,7 +106,7 @@ class ContextTree:
         return self.lookup(grid[..., :-1].reshape(-1, self.context_width), grid[..., -1].ravel()).reshape(grid.shape[:-1])
 
     def reachable(self, phone: int, pdf_class: int) -> list[int]:
-        """Every pdf that the central `phone` in state `pdf_class` has in some context, ascending (Kaldi's GetPdfInfo)."""
+        """All pdfs of the central `phone` in state `pdf_class` over all contexts, ascending (Kaldi's GetPdfInfo)."""
         known = {self.central_position: phone, PDF_CLASS: pdf_class}
         found, stack = set(), [self.root]
         while stack:
@@ -127,7 +127,7 @@ class ContextTree:
         before = reader.offset
         width, centre = reader.int32(), reader.int32()
         if not 0 <= centre < width <= 32:
-            raise reader.error(f"a window of {width} phones with the central one at {centre} is impossible", before)
+            raise reader.error(f"a window of {width} phones with the central one at {centre} is not valid", before)
         reader.expect("ToPdf")
         root = _read_node(reader, width)
         reader.expect("EndContextDependency")
@@ -136,7 +136,7 @@ class ContextTree:
         return cls(width, centre, root)
 
     def write(self, path: Path | KaldiWriter, binary: bool = True) -> None:
-        """Write Kaldi's `tree` file, or append it to an open writer, which then decides between binary and text."""
+        """Write Kaldi's `tree` file, or append it to an open writer, which determines binary or text."""
         if not isinstance(path, KaldiWriter):
             with KaldiWriter(path, binary) as writer:
                 return self.write(writer)
@@ -150,7 +150,7 @@ class ContextTree:
 
 
 def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[int, int], position: int) -> Node:
-    """The tree without context: a leaf per set of phones and pdf-class, or one for all its pdf-classes where `shared`.
+    """The tree without context: a leaf per set of phones and pdf-class, or one for all pdf-classes of a set that is `shared`.
 
     Nodes and the order of pdfs are those of Kaldi's GetStubMap: a table over single phones, binary splits over sets of phones.
     """
@@ -178,7 +178,7 @@ def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[i
 
 
 def monophone_tree(sets: list[list[int]], num_pdf_classes: dict[int, int]) -> ContextTree:
-    """No context; the phones of a set share their pdfs, one per pdf-class (Kaldi's gmm-init-mono --shared-phones=phones/sets.int)."""
+    """A tree without context: the phones of a set share one pdf per pdf-class (Kaldi's gmm-init-mono --shared-phones=phones/sets.int)."""
     return ContextTree(1, 0, stub_tree(sets, [False] * len(sets), num_pdf_classes, 0))
 
 
@@ -189,7 +189,7 @@ def _child(node: Split | Table, value: int) -> Node | None:
 
 
 def _read_node(reader: KaldiReader, width: int) -> Node:
-    """Without recursion: a tree may be deeper than Python's stack. `open_` holds the nodes whose children are being read."""
+    """Read a tree without recursion, because it may be deeper than Python's stack. `open_`: the nodes whose children are being read."""
     open_: list[_OpenNode] = []
     while True:
         node = _read_opening(reader, width, open_)
@@ -217,7 +217,7 @@ class _OpenNode:
             return Table(self.key, tuple(self.children))
         reader.expect("}")
         if None in self.children:
-            raise reader.error("a split without one of its branches")
+            raise reader.error("a split lacks one of its branches")
         return Split(self.key, self.values, *self.children)
 
 
@@ -225,7 +225,7 @@ _PENDING = object()
 
 
 def _read_opening(reader: KaldiReader, width: int, open_: list[_OpenNode]):
-    """A leaf, None, an empty table, or _PENDING after a node with children has been put on `open_`."""
+    """A leaf, None, an empty table, or _PENDING after a node with children was added to `open_`."""
     before = reader.offset
     kind = reader.expect("CE", "SE", "TE", "NULL")
     if kind == "NULL":
@@ -233,7 +233,7 @@ def _read_opening(reader: KaldiReader, width: int, open_: list[_OpenNode]):
     number = reader.int32()
     if kind == "CE":
         if not 0 <= number < reader.num_bytes:
-            raise reader.error(f"{number} is not a pdf of a tree in so small a file", before)
+            raise reader.error(f"{number} is not a pdf that is possible in a file of this size", before)
         return Leaf(number)
     if not PDF_CLASS <= number < width:
         raise reader.error(f"a question about position {number} in a window of {width} phones", before)
@@ -248,7 +248,7 @@ def _read_opening(reader: KaldiReader, width: int, open_: list[_OpenNode]):
 def _open_table(reader: KaldiReader, key: int, open_: list[_OpenNode]):
     before, size = reader.offset, reader.uint32()
     if not 0 <= size <= reader.num_left:
-        raise reader.error(f"a table of {size} nodes is impossible with {reader.num_left} bytes left; the file is damaged", before)
+        raise reader.error(f"a table of {size} nodes does not fit into the remaining {reader.num_left} bytes; the file is damaged", before)
     reader.expect("(")
     if size == 0:
         reader.expect(")")

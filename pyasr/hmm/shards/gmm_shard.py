@@ -1,8 +1,8 @@
-"""One rank's share of the training data over all iterations: its words, training graphs and current alignment.
+"""One rank's share of the training data in all iterations: its words, training graphs and current alignment.
 
-Features are read from their archives, utterance by utterance, wherever they are wanted. Statistics take them pdf by pdf: until alignment
-or transforms change, the frames of all pdfs stay in memory, where the limit allows it, else in a file (`frame_file`). Where the disk has no
-room for that, memory holds those of some pdfs for the time of an accumulation (`pdf_order`).
+Features are read from their archives, utterance by utterance, when they are needed. Statistics are accumulated pdf by pdf. Until the
+alignment or the transforms change, the frames sorted by pdf are kept in memory if the limit allows it, otherwise in a file (`frame_file`).
+If the disk has too little space for the file, each accumulation reads the archives again, for some pdfs at a time (`pdf_order`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyasr.io.openfst import read_fst
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.parallel.communication.comm import SoloComm
 
-_UTTERANCES_PER_GROUP = 512  # whose graphs are in memory at once
+_UTTERANCES_PER_GROUP = 512  # utterances whose graphs are in memory at the same time
 _COUNTED_AT_ONCE = 1 << 20
 
 
@@ -43,10 +43,10 @@ class Shard:
     """Utterances `keys`; frames `offsets[i]:offsets[i + 1]` of the shard are utterance i's.
 
     data       the data directory
-    dim        columns of the features
+    dim        number of feature columns
     words      {utterance: word ids}
-    alignment  int32 (T) of transition-ids, 0 where an utterance has none
-    failed     {utterance: reason} of those that never take part
+    alignment  transition-ids of all frames, int32 (T); 0 for utterances without alignment
+    failed     {utterance: reason} of unusable utterances
     """
 
     def __init__(self, reader: FeatureReader, lengths: dict[str, int], words: dict[str, np.ndarray], failed: dict[str, str],
@@ -61,11 +61,11 @@ class Shard:
     @classmethod
     def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int, store: MemoryOptions = MemoryOptions(),
              comm=SoloComm(), folder: Path | None = None):  # fmt: skip
-        """Shard `job` (1-based) of `num_jobs`, after a look at all its features; no frames, and a line in the log, where it has no
-        usable utterance.
+        """Shard `job` (1-based) of `num_jobs`. Reads all its features once to check them. A shard without usable utterances has no frames;
+        a warning says so.
 
-        comm    of the ranks that all have a shard
-        folder  for frames that memory does not hold; None: they are read from their archives more often
+        comm    communicator of the ranks that have the shards
+        folder  directory for frames that do not fit in memory; None: they are read from their archives more often
         """
         data = reader.data
         part = reader.part or Part(data, data, split(data, num_jobs)[job - 1])
@@ -81,7 +81,7 @@ class Shard:
 
     @property
     def num_frames(self) -> int:
-        """Frames of all utterances."""
+        """Number of frames of all utterances."""
         return len(self.alignment)
 
     def features(self, index: int) -> np.ndarray:
@@ -89,7 +89,7 @@ class Shard:
         return self._read(index)
 
     def __getitem__(self, utt: str) -> np.ndarray:
-        """The same of an utterance by its name."""
+        """`features` of an utterance by name."""
         return self.features(self._places[utt])
 
     @cached_property
@@ -97,15 +97,15 @@ class Shard:
         return {utt: i for i, utt in enumerate(self.keys)}
 
     def _read(self, index: int) -> np.ndarray:
-        """What the reader has of an utterance. Raises UserError where it has another number of frames than before."""
+        """The reader's features of an utterance. Raises UserError if their number of frames has changed."""
         utt, features = self.keys[index], self.reader[self.keys[index]]
         if len(features) != len(self.tids(index)):
-            found = f"{utt} has {len(features)} frames now, and had {len(self.tids(index))} when this program began"
-            raise UserError(f"{self.data}: {found}; leave the features alone while they are read")
+            found = f"{utt} has {len(features)} frames now, but had {len(self.tids(index))} when this program started"
+            raise UserError(f"{self.data}: {found}; do not change features while a program reads them")
         return features
 
     def all_features(self) -> Iterator[np.ndarray]:
-        """An array without frames, then the features of each utterance."""
+        """An empty array, then the features of each utterance."""
         yield np.zeros((0, self.dim), np.float32)
         yield from map(self.features, range(len(self.keys)))
 
@@ -114,34 +114,34 @@ class Shard:
         return self.alignment[self.offsets[index] : self.offsets[index + 1]]
 
     def compile_graphs(self, lang: LangDir, trans: TransitionModel, tree) -> None:
-        """Have graphs be made of this model from now on, in each alignment; utterances that can have none are `failed`."""
+        """Set the model from which later alignments build their graphs. Adds the utterances without a graph to `failed`."""
         self._compiler = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree, lang.words.symbol)
         self.failed |= self._compiler.failures(self.words)
 
     def graphs(self) -> Iterator[tuple[int, TrainingGraph]]:
-        """(index of an utterance, its graph) of all that have one."""
+        """(index of an utterance, its graph) of all utterances with a graph."""
         for begin in range(0, len(self.keys), _UTTERANCES_PER_GROUP):
             group = {i: self.words[utt] for i, utt in enumerate(self.keys[begin : begin + _UTTERANCES_PER_GROUP], begin)}
             graphs, _ = self._compiler.compile(group)
             yield from graphs.items()
 
     def usable(self) -> AlignReport:
-        """The report of an alignment of all that can take part."""
+        """The report of an alignment of all usable utterances."""
         return AlignReport(len(set(self.keys) - self.failed.keys()), failed=dict(self.failed))
 
     def check_usable(self, comm) -> None:
-        """Raise UserError, on all ranks, when no utterance of any rank can be used."""
+        """Raise UserError, on all ranks, if no utterance of any rank can be used."""
         total = self.usable().gathered(comm)
 
         def check() -> None:
             if total.num_aligned == 0:
-                told = f"no utterance can be used: {told_reasons(total.failed)}"
-                raise UserError(f"{self.data}: {told}; run utils/validate_data_dir.py {self.data}")
+                found = f"no utterance can be used: {told_reasons(total.failed)}"
+                raise UserError(f"{self.data}: {found}; run utils/validate_data_dir.py {self.data}")
 
         on_first_rank(comm, check)
 
     def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
-        """Replace the alignment by the best paths through the graphs; utterances without one are left out until the next time."""
+        """Replace the alignment by the best paths through the graphs; utterances without a path have no alignment until the next call."""
         costs = transition_costs(trans, options.transition_scale, options.self_loop_scale)
 
         def path(index: int, graph: TrainingGraph) -> tuple[np.ndarray | None, bool]:
@@ -151,7 +151,7 @@ class Shard:
         return self._align(path, NO_PATH)
 
     def align_equal(self, seed: int) -> AlignReport:
-        """Replace the alignment by random paths with equally long states."""
+        """Replace the alignment by random paths whose states have equal numbers of frames."""
 
         def path(index: int, graph: TrainingGraph) -> tuple[np.ndarray | None, bool]:
             return align_equal(graph, len(self.tids(index)), generator(seed, "align_equal", self.keys[index])), False
@@ -159,7 +159,7 @@ class Shard:
         return self._align(path, "fewer frames than HMM states")
 
     def _align(self, path: Callable[[int, TrainingGraph], tuple[np.ndarray | None, bool]], reason: str) -> AlignReport:
-        """Replace the alignment by (transition-ids or None, whether they were found in a second attempt) of each graph."""
+        """Replace the alignment by the results of `path`: (transition-ids or None, whether the retry beam found them) of each graph."""
         report = AlignReport(failed=dict(self.failed))
         self.alignment[:] = 0
         for index, graph in self.graphs():
@@ -179,8 +179,8 @@ class Shard:
                    seen_as: Callable[[int], np.ndarray] | None = None) -> tuple[GmmStats, np.ndarray]:  # fmt: skip
         """GMM statistics and counts of transition-ids, float64 (num_tids + 1), of the aligned frames.
 
-        seen_as  function from an utterance's index to other features (T, dim), of which sums are taken, with the posteriors of
-                 the shard's own
+        seen_as  function from an utterance's index to other features (T, dim), over which sums are taken, with the posteriors of
+                 the shard's own features
         """
         stats, pdf_of = GmmStats.zeros(model), trans.tid2pdf.copy()
         pdf_of[0] = -1
@@ -191,11 +191,11 @@ class Shard:
 
     def frames_by_pdf(self, pdf_of: np.ndarray, seen_as: Callable[[int], np.ndarray] | None = None,
                       in_order: bool = False) -> PdfFrames:  # fmt: skip
-        """Blocks (pdf, frames), each valid until the next is asked for.
+        """Blocks (pdf, frames), each valid until the next one is requested.
 
-        pdf_of    int32 (num_tids + 1): the pdf of each transition-id, -1 for those whose frames are left out
-        seen_as   as of `accumulate`; its columns follow those of the features
-        in_order  pdfs come in ascending order, otherwise in any
+        pdf_of    int32 (num_tids + 1): the pdf of each transition-id, -1 to skip its frames
+        seen_as   as in `accumulate`; its columns follow those of the features
+        in_order  yield pdfs in ascending order, otherwise in any order
         """
         source, counts = _AlignedFrames(self, pdf_of, seen_as), self._pdf_counts(pdf_of)
         most_rows = max(self.room // (4 * source.width), FRAMES_PER_BLOCK)
@@ -210,40 +210,40 @@ class Shard:
         return self._kept[1].blocks()
 
     def _collected(self, source: _AlignedFrames, counts: np.ndarray, most_rows: int) -> PdfRound | FrameFile | None:
-        """All frames in memory, or in a file; None where neither holds them."""
+        """All frames, in memory or in a file; None if they fit in neither."""
         if counts.sum() > most_rows:
             return self.scratch and self.scratch.write(source, counts, most_rows)
         collected = PdfRound(0, counts, counts, np.empty((counts.sum(), source.width), np.float32))
-        for _ in collected.collect(source, range(source.num_utterances)):  # no place becomes full
+        for _ in collected.collect(source, range(source.num_utterances)):  # no buffer becomes full
             pass
         return collected
 
     def forget_frames(self) -> None:
-        """To be called where alignment or features have changed."""
+        """Discard the frames sorted by pdf. Must be called after a change of alignment or features."""
         self._kept = None
 
     def _pdf_counts(self, pdf_of: np.ndarray) -> np.ndarray:
-        """Frames of each pdf, int64."""
+        """Number of frames of each pdf, int64."""
         counts = np.zeros(int(pdf_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, pdf_of[pdf_of >= 0], self._tid_counts(len(pdf_of) - 1)[pdf_of >= 0])
         return counts
 
     def _tid_counts(self, num_tids: int) -> np.ndarray:
-        """Frames of each transition-id, int64 (num_tids + 1)."""
+        """Number of frames of each transition-id, int64 (num_tids + 1)."""
         counts = np.zeros(num_tids + 1, np.int64)
         for begin in range(0, self.num_frames, _COUNTED_AT_ONCE):
             counts += np.bincount(self.alignment[begin : begin + _COUNTED_AT_ONCE], minlength=num_tids + 1)
         return counts
 
     def alignments(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(utterance, its transition-ids: a view) of those that have an alignment."""
+        """(utterance, its transition-ids: a view) of all utterances with an alignment."""
         for i, utt in enumerate(self.keys):
             if self.tids(i)[0] > 0:
                 yield utt, self.tids(i)
 
     def set_alignments(self, alignments: Mapping[str, np.ndarray] | Iterable[tuple[str, np.ndarray]], num_tids: int,
                        source: Path) -> AlignReport:  # fmt: skip
-        """Take over alignments made before. Raises UserError where one does not fit the features or the model."""
+        """Replace the alignment by given ones. Raises UserError if one does not match the features or the model."""
         report, place = AlignReport(failed=dict(self.failed)), dict(self._places)
         for utt, tids in alignments.items() if isinstance(alignments, Mapping) else alignments:
             if utt in place and len(tids):
@@ -251,22 +251,22 @@ class Shard:
                 self._take(place.pop(utt), tids, False, report, "")
         for utt, index in place.items():
             self.tids(index)[:] = 0
-            report.failed[utt] = f"none in {source}"
+            report.failed[utt] = f"not aligned in {source}"
         self.forget_frames()
         return report
 
     @staticmethod
     def _check(utt: str, tids: np.ndarray, num_frames: int, num_tids: int, source: Path) -> None:
         if len(tids) != num_frames:
-            raise UserError(f"{source}: the alignment of {utt} has {len(tids)} frames, its features {num_frames}; "
+            raise UserError(f"{source}: the alignment of {utt} has {len(tids)} frames, its features have {num_frames}; "
                             "align this data directory again")
         if not 0 < tids.min() <= tids.max() <= num_tids:
-            raise UserError(f"{source}: the alignment of {utt} has transition-id {tids.max()}, the model {num_tids} transition-ids; "
-                            "use the alignment directory's own model")
+            raise UserError(f"{source}: the alignment of {utt} has transition-id {tids.max()}, but the model has {num_tids}; "
+                            "use the model of the alignment directory")
 
 
 def _usable(reader: FeatureReader, utterances: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """({utterance: number of frames}, {utterance: why its features cannot be used})."""
+    """({utterance: number of frames}, {utterance: reason why its features cannot be used})."""
     lengths, failed = {}, {}
     for utt in utterances:
         features = reader[utt]
@@ -281,7 +281,7 @@ def _usable(reader: FeatureReader, utterances: Iterable[str]) -> tuple[dict[str,
 
 @dataclass(frozen=True)
 class _AlignedFrames:
-    """The frames of a shard for `pdf_order`."""
+    """The frames of a shard as a `pdf_order.Source`."""
 
     shard: Shard
     pdf_of: np.ndarray

@@ -1,8 +1,8 @@
-"""The frames of a shard pdf by pdf, as statistics take them, with no more of them in memory than a limit allows.
+"""The frames of a shard, grouped by pdf for statistics, within a limit of memory.
 
-Utterances are read in *rounds*: each goes through all of them and collects the frames of some of the pdfs, in the order of time. A
-pdf with more frames than a block is given room for one block, which is handed on whenever it is full. So blocks hold the same frames,
-and those of a pdf follow each other in the same order, whatever the limit is.
+Utterances are read in *rounds*. Each round reads all utterances and collects the frames of some pdfs, in time order. A pdf with more
+frames than a block gets a buffer of one block, which is yielded whenever it is full. The frames of each block, and the order of the
+blocks of a pdf, are therefore independent of the limit.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Source(Protocol):
     width: int
 
     def pdfs(self, index: int) -> np.ndarray:
-        """The pdf of each frame of an utterance, int32 (T), -1 for those that are left out."""
+        """The pdf of each frame of an utterance, int32 (T), -1 for frames that are skipped."""
 
     def features(self, index: int) -> np.ndarray:
-        """Its frames, float32 (T, width)."""
+        """The frames of an utterance, float32 (T, width)."""
 
 
 def in_rounds(source: Source, counts: np.ndarray, most_rows: int, in_order: bool = False) -> Iterator[tuple[int, np.ndarray]]:
-    """Blocks (pdf, frames (T, width)), which are valid until the next is asked for.
+    """Blocks (pdf, frames (T, width)), each valid until the next one is requested.
 
-    counts     frames of each pdf, int64 (num_pdfs)
-    most_rows  frames in memory at once, FRAMES_PER_BLOCK or more
-    in_order   pdfs come in ascending order, otherwise in any
+    counts     number of frames of each pdf, int64 (num_pdfs)
+    most_rows  maximum number of frames in memory, FRAMES_PER_BLOCK or more
+    in_order   yield pdfs in ascending order, otherwise in any order
     """
     places = counts if in_order else np.minimum(counts, FRAMES_PER_BLOCK)
     rounds = plan(places, most_rows)
@@ -49,12 +49,12 @@ def in_rounds(source: Source, counts: np.ndarray, most_rows: int, in_order: bool
 
 
 def _places_of_one(places: np.ndarray, pdfs: slice) -> np.ndarray:
-    """A pdf that has a round of its own needs no more than a block, whatever the order."""
+    """Buffer of a pdf that has a round of its own: at most a block, whatever the order."""
     return np.minimum(places[pdfs], FRAMES_PER_BLOCK)
 
 
 def plan(places: np.ndarray, most_rows: int) -> list[slice]:
-    """The pdfs of each round, which take up to `most_rows` of `places`, or are one pdf."""
+    """The pdfs of each round: consecutive ones with up to `most_rows` of `places` in total, or a single larger one."""
     rounds, ends, first = [], np.cumsum(places), 0
     while first < len(places):
         before = ends[first - 1] if first else 0
@@ -65,7 +65,7 @@ def plan(places: np.ndarray, most_rows: int) -> list[slice]:
 
 
 class PdfRound:
-    """The pdfs from `first` on, which have `counts` frames, and `places` for them in `rows`."""
+    """The pdfs from `first` on, with `counts` frames each, and their buffers of `places` rows each in `rows`."""
 
     def __init__(self, first: int, counts: np.ndarray, places: np.ndarray, rows: np.ndarray):
         self.first, self.rows = first, rows
@@ -74,12 +74,12 @@ class PdfRound:
         self._full = np.where(counts > places, places, _NO_LIMIT)
 
     def collect(self, source: Source, utterances: Iterable[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """Go through these utterances; blocks of places that become full."""
+        """Read these utterances; yields the blocks of buffers that become full."""
         for index in utterances:
             yield from self._take(source, index)
 
     def _take(self, source: Source, index: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Copy the frames of an utterance to their places."""
+        """Copy the frames of an utterance to their buffers."""
         places = source.pdfs(index) - self.first
         if not ((places >= 0) & (places < len(self.filled))).any():
             return
@@ -91,7 +91,7 @@ class PdfRound:
                 self.filled[full] = 0
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Blocks of what is in memory."""
+        """Blocks of the frames in memory."""
         for number in np.flatnonzero(self.filled).tolist():
             rows = self._rows_of(number)
             for begin in range(0, len(rows), FRAMES_PER_BLOCK):
@@ -104,7 +104,7 @@ class PdfRound:
 
 @njit(nogil=True, cache=True)
 def _copy(features, places, t, begins, full, filled, rows):
-    """Copy frames from `t` on until a place is full; (the frame to go on with, the place that is full or -1)."""
+    """Copy frames from `t` on until a buffer is full. Returns (the next frame, the full buffer or -1)."""
     for t in range(t, len(features)):
         place = places[t]
         if 0 <= place < len(filled):

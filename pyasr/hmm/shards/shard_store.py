@@ -1,4 +1,4 @@
-"""How much of a rank's memory its frames may take, and whether so much is free: found out before any of it is taken."""
+"""Memory limit of a rank's frames, checked against the free memory before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.host import host_memory
 
-ALIGNMENT_BYTES = 4  # of a frame, in memory all the time
-_FRAME_BYTES, _MOST_BYTES = 80, 1_000_000_000  # for features by pdf unless the user says otherwise
-_SMALL_BYTES = 128_000_000  # so much is taken however few frames there are
+ALIGNMENT_BYTES = 4  # per frame, always in memory
+_FRAME_BYTES, _MOST_BYTES = 80, 1_000_000_000  # default limit of features sorted by pdf: per frame, in total
+_SMALL_BYTES = 128_000_000  # minimum of the default limit
 _LEAST_BYTES = 2_000_000  # a block of features
-_SHARE = 0.8  # of what is free beside the alignment
+_SHARE = 0.8  # of the memory that the alignment leaves free
 _MB = 1_000_000
 
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """How much memory a rank's frames may take."""
+    """Memory limit of a rank's frames."""
 
-    max_store_mb: int = option(0, "memory for a rank's frames; what does not fit is read from disk in each iteration; "
-                                  "0: 84 bytes a frame, 128 to 1000 MB", minimum=0)  # fmt: skip
+    max_store_mb: int = option(0, "memory limit of a rank's frames, MB; frames that do not fit are read from disk in each iteration; "
+                                  "0: 84 bytes per frame, 128 to 1000 MB", minimum=0)  # fmt: skip
 
 
 def reserve(data: Path, num_frames: int, options: MemoryOptions, comm, kept_bytes: int = ALIGNMENT_BYTES) -> int:
-    """Bytes for features beside what is kept of each of this rank's frames, its alignment. Every rank must call this.
+    """Bytes for features, in addition to `kept_bytes` for each of this rank's frames (its alignment). Every rank must call this.
 
-    Logs what a rank takes, and takes less where less is free. Raises UserError where the limit, or what is free for each rank
-    of this host, is not enough for what is kept and a block of features.
+    Logs the memory of a rank. The result is smaller than the limit if less memory is free. Raises UserError if the limit, or the memory
+    that is free for each rank of this host, is too small for the kept bytes and a block of features.
     """
     kept = kept_bytes * num_frames
     room = _wanted(num_frames, kept, options)
@@ -44,7 +44,7 @@ def reserve(data: Path, num_frames: int, options: MemoryOptions, comm, kept_byte
         room = _within(free / num_sharing, data, num_frames, kept)
     total, most = comm.reduce_scalar(num_frames), comm.reduce_scalar(kept + room, "max")
     if comm.rank == 0:
-        log.info(f"{total:.0f} frames: up to {figure(most / _MB)} MB of a rank's memory")
+        log.info(f"{total:.0f} frames: up to {figure(most / _MB)} MB of memory per rank")
     return room
 
 
@@ -53,32 +53,32 @@ def _wanted(num_frames: int, kept: int, options: MemoryOptions) -> int:
         return min(max(_FRAME_BYTES * num_frames, _SMALL_BYTES), _MOST_BYTES)
     room = _MB * options.max_store_mb - kept
     if room < _LEAST_BYTES:
-        found = f"too little for what is kept of {num_frames} frames and a block of features"
+        found = f"too little for {num_frames} frames and a block of features"
         raise UserError(f"--max-store-mb {options.max_store_mb} is {found}; give {-(-(kept + _LEAST_BYTES) // _MB)} or more")
     return room
 
 
 def _within(free: float, data: Path, num_frames: int, kept: int) -> int:
-    """The room for features where `free` bytes are less than what was wanted."""
+    """Bytes for features if only `free` bytes are available, fewer than the limit."""
     room = int(_SHARE * (free - kept))
     if room < _LEAST_BYTES:
-        needed = f"{num_frames} frames of a rank take at least {figure((kept + _LEAST_BYTES) / _MB)} MB"
-        raise UserError(f"{data}: memory is not enough: {needed}, {figure(max(free, 0) / _MB)} MB are free for each rank; "
-                        "give more ranks on more hosts (--nj), or a limit of memory that is higher")
-    log.warning(f"{data}: {figure(free / _MB)} MB of memory are free for each rank: features take {figure(room / _MB)} MB, "
-                "and are read from disk more often")
+        needed = f"{num_frames} frames of a rank need at least {figure((kept + _LEAST_BYTES) / _MB)} MB"
+        raise UserError(f"{data}: too little memory: {needed}, but {figure(max(free, 0) / _MB)} MB are free for each rank; "
+                        "use more ranks on more hosts (--nj), or raise the memory limit of the job")
+    log.warning(f"{data}: only {figure(free / _MB)} MB of memory are free for each rank: features use {figure(room / _MB)} MB and "
+                "are read from disk more often")
     return room
 
 
 def zeros(shape: tuple[int, ...], dtype, room: int, folder: Path) -> np.ndarray:
-    """An array of zeros in memory, or, where it takes more than `room` bytes, in a mapped file on the disk of `folder`, which goes
-    with the array.
+    """An array of zeros, in memory or, if it is larger than `room` bytes, in a memory-mapped temporary file in `folder`, which is
+    deleted with the array.
 
-    Raises OSError where the disk has no room for it.
+    Raises OSError if the disk is full.
     """
     num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if num_bytes <= room:
         return np.zeros(shape, dtype)
     with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, num_bytes)  # else a full disk would end the process at a write
+        os.posix_fallocate(file.fileno(), 0, num_bytes)  # otherwise a write to a full disk would kill the process
         return np.memmap(file, dtype, "r+", shape=shape)

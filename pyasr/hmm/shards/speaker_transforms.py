@@ -1,4 +1,4 @@
-"""fMLLR transforms of the speakers of a shard, estimated by all ranks together: a speaker's utterances may lie with several of them."""
+"""fMLLR transforms of the speakers of a shard, estimated by all ranks together, because a speaker's utterances may be on several ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.shards.adaptable_shard import AdaptableShard
 from pyasr.hmm.transforms.fmllr import FmllrOptions, FmllrStats, estimate_fmllr, identity
 
-Utterance = tuple[str, np.ndarray, PdfPosteriors]  # speaker, features, which pdfs they belong to
+Utterance = tuple[str, np.ndarray, PdfPosteriors]  # speaker, features, posteriors of pdfs
 
 
 def speaker_stats(utterances: Iterable[Utterance], model: AmDiagGmm, aligner: AmDiagGmm | None = None) -> dict[str, FmllrStats]:
@@ -31,7 +31,7 @@ def speaker_stats(utterances: Iterable[Utterance], model: AmDiagGmm, aligner: Am
 
 
 def aligned_speakers(shard: AdaptableShard, weighting: SilenceWeighting) -> Iterator[tuple[str, Iterator[Utterance]]]:
-    """(speaker, utterances with their alignments) of the shard, one speaker after the other; an utterance without one counts nothing."""
+    """(speaker, its utterances with their alignments), one speaker after the other. Utterances without alignment have no posteriors."""
     places: dict[str, list[int]] = {}
     for i, utt in enumerate(shard.keys):
         places.setdefault(shard.speakers[utt], []).append(i)
@@ -47,11 +47,11 @@ def estimate_transforms(speakers: Iterable[tuple[str, Iterable[Utterance]]], mod
                         shared: dict[str, list[int]], comm, aligner: AmDiagGmm | None = None) -> dict[str, np.ndarray]:  # fmt: skip
     """The transform, float64 (D, D + 1), of each speaker of this rank, from the utterances of all ranks.
 
-    speakers  each with this rank's utterances; statistics are kept only of those that other ranks have, too
-    shared    those and their ranks, as of `shared_speakers`
+    speakers  speakers with their utterances on this rank; statistics are kept in memory only for speakers on several ranks
+    shared    the speakers on several ranks, with these ranks, as in `shared_speakers`
     aligner   as in `FmllrStats.accumulate`
 
-    Speakers without enough data get the identity; how many is logged.
+    Speakers without enough data get the identity; their number is logged.
     """
     stats: dict[str, FmllrStats] = {}
     transforms, total = {}, Gain()
@@ -69,7 +69,7 @@ def estimate_transforms(speakers: Iterable[tuple[str, Iterable[Utterance]]], mod
 
 
 def _estimated(stats: dict[str, FmllrStats], options: FmllrOptions, total: Gain) -> dict[str, np.ndarray]:
-    """The transforms of `estimate_each`, whose gain is added to `total`."""
+    """The transforms of `estimate_each`; adds the gain to `total`."""
     transforms, gain = estimate_each(stats, options)
     total.add(gain)
     return transforms
@@ -77,7 +77,7 @@ def _estimated(stats: dict[str, FmllrStats], options: FmllrOptions, total: Gain)
 
 def _estimate_shared(stats: dict[str, FmllrStats], dim: int, options: FmllrOptions, shared: dict[str, list[int]], comm,
                      total: Gain) -> dict[str, np.ndarray]:  # fmt: skip
-    """The transforms of this rank's speakers among the `shared`; the first rank of each makes its transform."""
+    """The transforms of this rank's speakers among the `shared`; the first rank of each speaker estimates its transform."""
     own = {}
     for speaker, ranks in sorted(shared.items()):
         of_all = (stats.pop(speaker, None) or FmllrStats.zeros(dim)).allreduce(comm)
@@ -87,7 +87,7 @@ def _estimate_shared(stats: dict[str, FmllrStats], dim: int, options: FmllrOptio
 
 
 def shared_speakers(speakers: Iterable[str], comm) -> dict[str, list[int]]:
-    """{speaker: its ranks} of those that several ranks have, on every rank, from the `speakers` of each."""
+    """{speaker: its ranks} of all speakers on several ranks, the same on every rank, from the `speakers` of each rank."""
     ranks: dict[str, list[int]] = {}
     for rank, of_rank in enumerate(comm.gather(sorted(speakers)) or []):
         for speaker in of_rank:
@@ -97,7 +97,7 @@ def shared_speakers(speakers: Iterable[str], comm) -> dict[str, list[int]]:
 
 @dataclass
 class Gain:
-    """What an estimation of transforms brought: log-likelihood, summed over frames."""
+    """Gain of an estimation of transforms in log-likelihood, summed over frames, and its numbers of speakers and frames."""
 
     num_speakers: float = 0.0
     num_left: float = 0.0
@@ -105,14 +105,14 @@ class Gain:
     num_frames: float = 0.0
 
     def add(self, other: Gain) -> None:
-        """Add what the estimation of other speakers' transforms brought."""
+        """Add the gain of other speakers' transforms."""
         self.num_speakers += other.num_speakers
         self.num_left += other.num_left
         self.log_like += other.log_like
         self.num_frames += other.num_frames
 
     def log(self) -> None:
-        left = f"; {self.num_left:.0f} keep theirs for want of data" if self.num_left else ""
+        left = f"; {self.num_left:.0f} keep their transform because of too little data" if self.num_left else ""
         log.info(f"fMLLR of {self.num_speakers:.0f} speakers: log-likelihood per frame {self.log_like / max(self.num_frames, 1.0):+.4f} "
                  f"over {self.num_frames:.0f} frames{left}")
 
@@ -128,16 +128,16 @@ def estimate_each(stats: dict[str, FmllrStats], options: FmllrOptions) -> tuple[
 
 
 def compose_all(outer: dict[str, np.ndarray], inner: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """First the speaker's transform of `inner`, then that of `outer`; float32 (D, D + 1), as files keep them."""
+    """{speaker: transform}: that of `inner` followed by that of `outer`, float32 (D, D + 1) as in files."""
     return {speaker: compose(matrix, inner[speaker], matrix.shape[1] - 1).astype(np.float32) for speaker, matrix in outer.items()}
 
 
 class SpeakerTransforms:
-    """The transforms of the speakers of a shard, which its features go through after the matrix of the system. Every rank makes one.
+    """The transforms of the speakers of a shard, applied to its features after the matrix of the system. Every rank must create one.
 
-    model_dir  directory with the system's final.mat, or without one
+    model_dir  directory of the system, with or without final.mat
     silence    (phones, their weight in the statistics)
-    matrices   {speaker: float32 (D, D + 1)}, those of this rank
+    matrices   {speaker: float32 (D, D + 1)} of this rank's speakers
     names      this rank's speakers
     """
 
@@ -151,27 +151,29 @@ class SpeakerTransforms:
         self._shared = shared_speakers(self.names, comm)
 
     def start(self) -> None:
-        """No transforms: the features are speaker-independent."""
+        """Set all transforms to the identity: the features are speaker-independent."""
         self.restore(dict.fromkeys(self.names, identity(len(self.base))))
 
     def estimate(self, trans: TransitionModel, model: AmDiagGmm, aligner: AmDiagGmm | None = None) -> None:
-        """New transforms of all speakers, after those they have, from the shard's alignment; `aligner` as in `FmllrStats.accumulate`."""
+        """Estimate transforms of all speakers from the shard's alignment and append them to the present ones; `aligner` as in
+        `FmllrStats.accumulate`."""
         speakers = aligned_speakers(self.shard, SilenceWeighting(trans, *self.silence))
         self.restore(compose_all(estimate_transforms(speakers, model, self.options, self._shared, self.comm, aligner), self.matrices))
 
     def restore(self, matrices: dict[str, np.ndarray]) -> None:
-        """Transform the features by the matrices of their speakers from now on. Raises UserError where a speaker has none."""
+        """Transform the features by the matrices of their speakers from now on. Raises UserError if a speaker has no matrix."""
         speakers = sorted(self.names)
         missing = [speaker for speaker in speakers if speaker not in matrices]
         if missing:
-            found = f"{len(missing)} speakers have no transform (first {missing[0]})"
-            raise UserError(f"{found}; align this data directory with align_fmllr.py")
+            found = f"{len(missing)} speakers have no transform (the first is {missing[0]})"
+            raise UserError(f"{found}; align this data directory with steps/align_fmllr.py")
         self.matrices = {speaker: matrices[speaker].astype(np.float32) for speaker in speakers}
         self._latest = ("", self.base)
         self.shard.transform(self._whole, len(self.base))
 
     def _whole(self, utt: str) -> np.ndarray:
-        """The matrix of the system and that of the utterance's speaker in one; utterances of a speaker usually follow each other."""
+        """The product of the system's matrix and that of the utterance's speaker. The latest is kept, because utterances of a speaker are
+        usually consecutive."""
         speaker = self.shard.speakers[utt]
         if self._latest[0] != speaker:
             self._latest = (speaker, compose(self.matrices[speaker], self.base, self.shard.extended_dim))
@@ -182,12 +184,12 @@ class SpeakerTransforms:
         return self.shard.transformed(index, self.base)
 
     def write(self, out: Path) -> None:
-        """trans.N of this rank, final.mat; rank 0 writes the identity for speakers of whom no utterance can be used."""
+        """Write trans.N of this rank; rank 0 also writes final.mat, and the identity for speakers without usable utterances."""
         matrices, estimated = dict(self.matrices), set().union(*self.comm.gather(sorted(self.matrices)) or [])
         without = sorted(self.shard.all_speakers - estimated) if self.comm.rank == 0 else []
         if without:
             names = ", ".join(without[:5])
-            log.warning(f"{len(without)} speakers have no utterance that can be used, and the identity as their transform: {names}")
+            log.warning(f"{len(without)} speakers have no usable utterance and get the identity as transform: {names}")
             matrices |= dict.fromkeys(without, identity(len(self.base)))
         write_transforms(out / f"trans.{self.comm.rank + 1}", matrices)
         if self.comm.rank == 0 and self.has_matrix:

@@ -1,8 +1,8 @@
 """Alignment of a data directory with a SAT system in two passes, on all ranks of one MPI job, as Kaldi's align_fmllr.sh.
 
-First with the alignment model on features without fMLLR; from that alignment the speakers' transforms are estimated for the final model,
-with the alignment model's posteriors of Gaussians; then with the final model on the transformed features. A system without an
-alignment model uses its only model for both.
+Pass 1 aligns features without fMLLR with the alignment model. From this alignment, the speakers' transforms are estimated for the final
+model, with the alignment model's posteriors of Gaussians. Pass 2 aligns the transformed features with the final model. A system without
+an alignment model uses final.mdl in both passes.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class AlignFmllrSpec:
 
 
 def align_rank(spec: AlignFmllrSpec, comm) -> None:
-    """Align shard `comm.rank + 1` of `comm.size`: writes ali.N.gz and trans.N, rank 0 also failed_utterances."""
+    """Align shard `comm.rank + 1` of `comm.size`. Writes ali.N.gz and trans.N; rank 0 also writes failed_utterances."""
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
     trans, gmm = read_model(spec.model_dir / MODEL)
     first_trans, aligner = read_model(first_pass_model(spec.model_dir))
     if aligner.num_gauss != gmm.num_gauss:
-        raise UserError(f"{spec.model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
+        found = "final.alimdl and final.mdl have different numbers of Gaussians"
+        raise UserError(f"{spec.model_dir}: {found}; use both from the same training")
     shard = load_adaptable(spec.data, InputOptions.load(spec.model_dir), lang, comm, spec.store, spec.out)
     shard.compile_graphs(lang, trans, read_tree(spec.model_dir / "tree", trans))
     transforms = SpeakerTransforms(shard, comm, spec.model_dir, spec.fmllr, (lang.silence_phones, 0.0))
@@ -64,7 +65,7 @@ def align_rank(spec: AlignFmllrSpec, comm) -> None:
 
 def _align(spec: AlignFmllrSpec, lang: LangDir, shard: AdaptableShard, trans: TransitionModel, gmm: AmDiagGmm, comm,
            how: str) -> AlignReport:
-    """One pass; the report, on rank 0 that on all ranks' utterances. Raises UserError when none of them can be aligned."""
+    """One alignment pass. Returns the report, on rank 0 of all ranks' utterances. Raises UserError if no utterance can be aligned."""
     boosted = gmm if spec.boost_silence == 1.0 else gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
     report = shard.align(trans, boosted, spec.align).gathered(comm)
     on_first_rank(comm, lambda: report.check(how))

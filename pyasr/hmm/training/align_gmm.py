@@ -1,4 +1,4 @@
-"""Alignment of a data directory with a finished GMM system, a shard per job."""
+"""Alignment of a data directory with a trained GMM system, one shard per job."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 @dataclass(frozen=True)
 class AlignStep:
-    """What every steps/align_*.py is told."""
+    """Options of steps/align_si.py, align_fmllr.py and align_dnn.py."""
 
     data: Path = argument("data directory with features")
-    lang: Path = argument("language directory of the training")
+    lang: Path = argument("language directory that the model was trained with")
     model_dir: Path = argument("directory of the acoustic model")
-    ali_dir: Path = argument("directory of the alignments")
+    ali_dir: Path = argument("output directory of the alignments")
     align: AlignOptions = group(AlignOptions)
-    boost_silence: float = option(1.0, "factor on the likelihoods of silence", minimum=0.0)
+    boost_silence: float = option(1.0, "factor on the likelihoods of silence in the alignment", minimum=0.0)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
 
     def check_inputs(self, of_network: bool = False) -> None:
-        """Raise UserError where model, tree, features or transcripts cannot be used."""
+        """Raise UserError if model, tree, features or transcripts cannot be used."""
         (check_model_input if of_network else check_gmm_input)(self.data, self.model_dir)
         read_tree(self.model_dir / "tree")
         check_transcripts(self.data, self.lang)
 
 
 def complete_ali_dir(step: AlignStep, out: Path) -> None:
-    """What belongs to the alignments in `out`: the model that made them, and how many jobs did."""
+    """Add the files that belong to the alignments in `out`: the model, its feature options, the number of jobs."""
     write_static_files(out, LangDir(step.lang), InputOptions.load(step.model_dir), step.jobs.nj)
     keep_origin(out, step.data)
     copy_model(step.model_dir, out)
@@ -71,7 +71,7 @@ class AlignSpec:
 
 
 def parts_to_align(spec: AlignSpec) -> AbstractContextManager[None]:
-    """In the block, the jobs have their parts of the data directory."""
+    """Context in which the jobs have their parts of the data directory."""
     return parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), (*INPUT_TABLES, "text"))
 
 
@@ -95,7 +95,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
 
 
 def merge_reports(out: Path, num_jobs: int) -> AlignReport:
-    """The sum of the jobs' reports, logged; the jobs' files are removed. Raises UserError when no utterance was aligned."""
+    """Sum and log the reports of all jobs, write the sum to `out`, remove the jobs' files. Raises UserError if no utterance was aligned."""
     total, log_like, num_frames = AlignReport(), 0.0, 0.0
     for job in range(1, num_jobs + 1):
         path = out / f"report.{job}.json"

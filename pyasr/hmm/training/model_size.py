@@ -1,6 +1,6 @@
-"""Whether a GMM system has become as large as was asked for: told in a line, and a warning where it is clearly smaller.
+"""A log line on the size of a trained GMM system, or a warning if it is clearly smaller than requested.
 
-Leaves are those of the splitting; some of them are merged to one pdf afterwards, which is not for want of data.
+Leaves are counted as split. Some are merged to one pdf afterwards, for reasons other than too little data.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from pyasr.hmm.model.tree import leaves
 from pyasr.hmm.training.train_gmm import ScheduleOptions
 from pyasr.hmm.training.train_triphones import TreeOptions
 
-_CLEARLY = 0.8  # of what was asked for
+_CLEARLY = 0.8  # of the requested size
 
 
 def report_leaves(out: Path, asked: TreeOptions, advice: str = "lower --num-leaves, or train on more data") -> None:
-    """Tell the size of OUT/tree."""
+    """Log the size of OUT/tree."""
     tree = read_tree(out / "tree")
     num_leaves = len(leaves(tree.root))
-    told = f"tree of {num_leaves} leaves (--num-leaves {asked.num_leaves}), merged to {tree.num_pdfs} pdfs"
+    size = f"tree of {num_leaves} leaves (--num-leaves {asked.num_leaves}), merged to {tree.num_pdfs} pdfs"
     if num_leaves < _CLEARLY * asked.num_leaves:
-        log.warning(f"{told}: no further split gains enough likelihood on these data; {advice}")
+        log.warning(f"{size}: no further split gains enough likelihood on these data; {advice}")
     else:
-        log.info(told)
+        log.info(size)
 
 
 def report_gaussians(out: Path, asked: ScheduleOptions) -> None:
-    """Tell the size of OUT/final.mdl."""
+    """Log the size of OUT/final.mdl."""
     _, gmm = read_model(out / MODEL)
-    told = f"{gmm.num_gauss} Gaussians (--num-gauss {asked.num_gauss})"
+    size = f"{gmm.num_gauss} Gaussians (--num-gauss {asked.num_gauss})"
     if gmm.num_gauss >= _CLEARLY * asked.num_gauss:
-        log.info(told)
+        log.info(size)
     elif asked.num_iters <= asked.max_iter_inc:
         cause = f"training ends at --num-iters {asked.num_iters}, but Gaussians are added until --max-iter-inc {asked.max_iter_inc}"
-        log.warning(f"{told}: {cause}; raise the first or lower the second")
+        log.warning(f"{size}: {cause}; raise the first or lower the second")
     elif gmm.num_gauss >= _CLEARLY * (due := _most_due(gmm.num_pdfs, asked)):
-        cause = f"each iteration up to --max-iter-inc {asked.max_iter_inc} adds the same whole number, which gives at most {due}"
-        log.warning(f"{told}: {cause}; lower --max-iter-inc or raise --num-gauss")
+        cause = f"each iteration up to --max-iter-inc {asked.max_iter_inc} adds the same integer, which gives at most {due} Gaussians"
+        log.warning(f"{size}: {cause}; lower --max-iter-inc or raise --num-gauss")
     else:
-        log.warning(f"{told}: the pdfs have too few frames for more; lower --num-gauss, or train on more data")
+        log.warning(f"{size}: the pdfs have too few frames for more; lower --num-gauss, or train on more data")
 
 
 def _most_due(num_pdfs: int, asked: ScheduleOptions) -> int:
-    """Gaussians at the end, of one for each pdf at the beginning, since each iteration adds the same whole number."""
+    """Maximum final number of Gaussians: one per pdf at the start, and the same integer is added in each iteration."""
     return num_pdfs + asked.max_iter_inc * ((asked.num_gauss - num_pdfs) // asked.max_iter_inc)

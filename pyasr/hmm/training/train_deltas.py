@@ -1,4 +1,4 @@
-"""Triphone GMMs on features with deltas, on all ranks of one MPI job; see `train_triphones`."""
+"""Training of triphone GMMs on features with deltas, on all ranks of one MPI job; see `train_triphones`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 
 def train_rank(spec: TriphoneSpec, comm) -> None:
-    """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
+    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete GMM directory to `spec.out`."""
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)

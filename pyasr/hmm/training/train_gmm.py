@@ -1,14 +1,14 @@
-r"""GMM training as one MPI job: every rank has its shard of the data, statistics meet in an all-reduce, rank 0 updates the model.
+r"""GMM training as one MPI job: every rank has a shard of the data, an all-reduce sums the statistics, rank 0 updates the model.
 
     for x = 0, 1, ..., num_iters - 1:
         x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment with model x
         statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x) Gaussians -> model x + 1
-    G(x) = G(0) + (num_gauss - G(0)) / max_iter_inc * (x - 1),   no more than after iteration max_iter_inc
+    G(x) = G(0) + floor((num_gauss - G(0)) / max_iter_inc) * min(x - 1, max_iter_inc)     for x > 0
 
-The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration model and alignment stand in the output
-directory, so a killed run goes on from there, with any number of ranks; every iteration starts from the model as it stands in the file,
-so the result is the same. The last model gets its final name when all else is written, and then the checkpoint goes: a directory with a
-final model and no checkpoint is finished.
+The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration, model and alignment are in the output
+directory, so an interrupted run can be resumed, with any number of ranks. Every iteration starts from the model as read from its file, so
+an interruption does not change the result. The last model gets its final name after everything else is written; then the checkpoint is
+removed. A directory with a final model and no checkpoint is complete.
 """
 
 from __future__ import annotations
@@ -49,31 +49,32 @@ CHECKPOINT, STATE = "checkpoint", "state.json"
 class ScheduleOptions:
     """Iterations of GMM training."""
 
-    num_iters: int = option(40, "iterations of training", minimum=1)
+    num_iters: int = option(40, "number of training iterations", minimum=1)
     max_iter_inc: int = option(30, "last iteration that adds Gaussians", minimum=1)
-    num_gauss: int = option(1000, "Gaussians of the final model", minimum=1)
-    realign_iters: str = option("1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with an alignment")
-    boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignment", minimum=0.0)
-    first_beam: float | None = option(None, "beam of the first alignment, 4 times that in its retry; none: as the others", minimum=0.1)
-    seed: int = option(0, "seed of the first alignment and of the splitting of Gaussians")
+    num_gauss: int = option(1000, "target number of Gaussians of the final model", minimum=1)
+    realign_iters: str = option("1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with a new alignment")
+    boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignments", minimum=0.0)
+    first_beam: float | None = option(None, "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam and "
+                                             "--retry-beam", minimum=0.1)  # fmt: skip
+    seed: int = option(0, "seed of the equal alignment, the questions of the tree and the splits of Gaussians")
 
     def check(self) -> None:
-        """Raises UserError for a list of iterations that is none."""
+        """Raise UserError if --realign-iters is not a list of iterations."""
         iterations(self.realign_iters, "--realign-iters")
 
     @property
     def realign(self) -> set[int]:
-        """The iterations of `realign_iters`. Raises UserError where it is no list of numbers."""
+        """The iterations of `realign_iters`. Raises UserError if it is not a list of integers."""
         return iterations(self.realign_iters, "--realign-iters")
 
     def target(self, x: int, start: int) -> int:
-        """Gaussians after iteration `x`, when the first model has `start`; as Kaldi's scripts count."""
+        """Target number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's scripts."""
         step = (self.num_gauss - start) // self.max_iter_inc
         return start if x == 0 else start + step * min(x - 1, self.max_iter_inc)
 
 
 def iterations(text: str, flag: str) -> set[int]:
-    """The numbers in an option like "10 20 30". Raises UserError, naming its `flag`, when it is something else."""
+    """The integers in an option like "10 20 30". Raises UserError, naming its `flag`, for any other text."""
     try:
         return {int(word) for word in text.split()}
     except ValueError:
@@ -82,7 +83,7 @@ def iterations(text: str, flag: str) -> set[int]:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """All that governs the iterations."""
+    """All options of the iterations."""
 
     schedule: ScheduleOptions
     align: AlignOptions
@@ -101,11 +102,11 @@ class Model:
 
 
 class Adaptation(Protocol):
-    """Transforms of the features of a rank's shard that are estimated anew in the course of training.
+    """Transforms of the features of a rank's shard that are re-estimated during training.
 
     iters     iterations that call `update`, after the alignment and before the statistics
-    matrices  float32 matrices, by name or speaker, that this rank's features depend on: what a checkpoint keeps
-    names     those that `restore` needs
+    matrices  float32 matrices, by name or speaker, that this rank's features depend on; checkpoints contain them
+    names     names of the matrices that `restore` needs
     """
 
     iters: set[int]
@@ -113,20 +114,20 @@ class Adaptation(Protocol):
     names: set[str]
 
     def begin(self) -> None:
-        """Set the first transforms from the shard's first alignment, before there is a model."""
+        """Set the first transforms from the shard's first alignment, before a model exists."""
 
     def update(self, model: Model) -> Model:
-        """Estimate the transforms anew, the same on all ranks, apply them to the shard's features, and return the model for these."""
+        """Re-estimate the transforms, the same on all ranks, and apply them to the shard's features. Returns the model for these."""
 
     def restore(self, matrices: dict[str, np.ndarray]) -> None:
-        """Go on with the matrices `names` that all ranks' checkpoints hold."""
+        """Set the matrices `names` from the checkpoints of all ranks."""
 
     def write(self, out: Path) -> None:
         """Write the transforms under their final names."""
 
 
 class Trainer:
-    """The loop over iterations on one rank. `out` is seen by all ranks; rank 0 writes the models there, every rank its own alignments."""
+    """The loop over iterations on one rank. All ranks share the directory `out`: rank 0 writes the models, every rank its alignments."""
 
     def __init__(self, out: Path, shard: Shard, comm, options: TrainOptions, silence_pdfs, adaptation: Adaptation | None = None):
         self.out, self.shard, self.comm, self.options = Path(out), shard, comm, options
@@ -134,13 +135,13 @@ class Trainer:
         self.silence_pdfs = silence_pdfs
         self.report = AlignReport()
         self.course = Course("iteration", options.schedule.num_iters)
-        self.last: dict[str, int] = {}  # kind of archive in the checkpoint: the iteration it was made for
+        self.last: dict[str, int] = {}  # kind of archive in the checkpoint: its iteration
 
     def run(self, x: int, model: Model, first_alignment) -> Model:
-        """Train from iteration `x` and `model`, or from the checkpoint where there is one.
+        """Train from iteration `x` and `model`, or from the checkpoint if there is one. Returns the last model.
 
-        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError when more utterances than allowed
-        cannot take part, or have no alignment in the last iteration that makes one.
+        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError if more utterances than allowed
+        cannot be used, or have no alignment in the last iteration that realigns.
         """
         usable = self.shard.usable().gathered(self.comm)
         on_first_rank(self.comm, lambda: usable.check_missing(self.shard.data, self.options.missing))
@@ -171,7 +172,7 @@ class Trainer:
         self._take(x, self.shard.align(model.trans, gmm, options))
 
     def _take(self, x: int, own: AlignReport) -> None:
-        """Report and keep the new alignment, made for iteration `x`."""
+        """Report, check and save the new alignment of iteration `x`."""
         self.report = own.gathered(self.comm)
         on_first_rank(self.comm, lambda: self._check(x))
         self._save_alignment(x)
@@ -182,12 +183,12 @@ class Trainer:
         self._check_missing(x)
 
     def _check_missing(self, x: int) -> None:
-        """Raise UserError where too many utterances have no alignment in iteration `x`, and none is to follow."""
+        """Raise UserError if too many utterances have no alignment in iteration `x` and no realignment follows."""
         if not any(x < later < self.schedule.num_iters for later in self.schedule.realign):
             self.report.check_missing(self.shard.data, self.options.missing)
 
     def _iterate(self, x: int, model: Model, begin: float) -> Model:
-        """Statistics, update, checkpoint: the model for iteration x + 1, the same on all ranks."""
+        """Accumulate statistics, update the model, write a checkpoint. Returns the model for iteration x + 1, the same on all ranks."""
         stats, counts = self.shard.accumulate(model.trans, model.gmm)
         stats.allreduce(self.comm)
         self.comm.allreduce(counts)
@@ -234,7 +235,7 @@ class Trainer:
         write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
 
     def _save_state(self, x: int, model: Model) -> None:
-        """Make iteration `x` the one to go on with, then remove what only earlier ones needed."""
+        """Make iteration `x` the one to resume from, then remove files that only earlier iterations needed."""
         state = {"iteration": x, "last": self.last, "num_ranks": self.comm.size, "start_gauss": model.start_gauss,
                  "num_aligned": self.report.num_aligned, "num_retried": self.report.num_retried, "failed": self.report.failed}
         with atomic_write(self.out / CHECKPOINT / STATE) as f:
@@ -246,7 +247,7 @@ class Trainer:
                 path.unlink(missing_ok=True)
 
     def _resume(self) -> tuple[int, Model] | None:
-        """(iteration to begin with, its model) of the checkpoint, None where there is none."""
+        """(iteration to resume from, its model) of the checkpoint; None if there is no checkpoint."""
         state = _read_state(self.out) if self.comm.rank == 0 else None
         if state:
             self.report = AlignReport(state["num_aligned"], state["num_retried"], state.pop("failed"))
@@ -255,7 +256,7 @@ class Trainer:
             return None
         x, self.last = state["iteration"], state["last"]
         if self.comm.rank == 0:
-            log.info(f"going on with iteration {x}")
+            log.info(f"resuming at iteration {x}")
         on_first_rank(self.comm, lambda: self._check_missing(self.last["ali"]))
         model = Model(*read_model(self.out / f"{x}.mdl"), state["start_gauss"])
         if self.adaptation:
@@ -267,13 +268,13 @@ class Trainer:
         return x, model
 
     def _saved(self, kind: str, num_ranks: int, read: Callable[[Path], Iterable]) -> Iterator[tuple[str, np.ndarray]]:
-        """The entries of archives of a kind, one after the other: of all ranks, or, where there are as many ranks as there were, of
-        this one, which has the utterances that it had."""
+        """The entries of a kind of archive, one after the other: those of all ranks, or, if the number of ranks has not changed, only those
+        of this rank, because it has the same utterances."""
         for rank in [self.comm.rank] if num_ranks == self.comm.size else range(num_ranks):
             yield from read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
 
     def _save_again(self) -> None:
-        """Write what was restored as archives of the present ranks, when all of them have read the old ones."""
+        """Write the restored entries as archives of the present ranks, after all of them have read the old ones."""
         self.comm.barrier()
         self._save_alignment(self.last["ali"])
         if self.adaptation:
@@ -282,7 +283,7 @@ class Trainer:
 
 
 def has_checkpoint(out: Path) -> bool:
-    """Whether an interrupted training can go on in `out`."""
+    """Whether an interrupted training in `out` can be resumed."""
     return _read_state(Path(out)) is not None
 
 
@@ -294,7 +295,7 @@ def _read_state(out: Path) -> dict | None:
 
 
 def finish(out: Path, trainer: Trainer) -> None:
-    """Alignments of every rank, the report and the last model under their final names; then the checkpoint is removed."""
+    """Write every rank's alignments, the report and the last model under their final names; then remove the checkpoint."""
     shard, comm = trainer.shard, trainer.comm
     write_int_vectors(out / f"ali.{comm.rank + 1}.gz", dict(shard.alignments()))
     if trainer.adaptation:
@@ -310,7 +311,7 @@ def finish(out: Path, trainer: Trainer) -> None:
 
 
 def is_finished(out: Path, comm) -> bool:
-    """Whether an earlier run has made all of `out`, on all ranks; what it had no time to remove is removed."""
+    """Whether an earlier run has completed `out`, the same on all ranks. Removes files that this run has left."""
     finished = comm.bcast_object((out / MODEL).exists() and not has_checkpoint(out) if comm.rank == 0 else None)
     if finished and comm.rank == 0:
         _remove_checkpoint(out)
@@ -318,7 +319,7 @@ def is_finished(out: Path, comm) -> bool:
 
 
 def _remove_checkpoint(out: Path) -> None:
-    """Its state goes first: as long as that is there, all that it speaks of is."""
+    """Remove the state file first: as long as it exists, all files that it refers to exist."""
     (out / CHECKPOINT / STATE).unlink(missing_ok=True)
     if (out / CHECKPOINT).exists():
         remove_tree(out / CHECKPOINT)
@@ -327,18 +328,18 @@ def _remove_checkpoint(out: Path) -> None:
 
 
 def _remove_of_more_ranks(out: Path, num_ranks: int) -> None:
-    """Archives of ranks beyond the present ones, which a run that was killed at its end has left."""
+    """Remove archives of ranks beyond the present number, left by a run that was killed at its end."""
     for path in [*out.glob("ali.*.gz"), *out.glob("trans.*")]:
         if int(path.name.split(".")[1]) > num_ranks:
             path.unlink()
 
 
 def write_vector(path: Path, values: np.ndarray) -> None:
-    """One Kaldi vector in a file, float32."""
+    """Write one Kaldi vector to a file, float32."""
     with KaldiWriter(path) as writer:
         writer.vector(np.asarray(values, np.float32))
 
 
 def read_vector(path: Path) -> np.ndarray:
-    """The float vector that `write_vector` or Kaldi wrote."""
+    """Read a float vector written by `write_vector` or Kaldi."""
     return KaldiReader(path).vector()

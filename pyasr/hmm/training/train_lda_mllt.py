@@ -1,7 +1,9 @@
-"""Triphone GMMs on spliced frames with LDA and MLLT, on all ranks of one MPI job; the schedule is that of Kaldi's train_lda_mllt.sh.
+"""Training of triphone GMMs on spliced frames with LDA and MLLT, on all ranks of one MPI job, with the schedule of Kaldi's
+train_lda_mllt.sh.
 
-Before the tree, LDA is estimated on the alignments given, with the pdfs of their model as classes and without silence. In the iterations
-`mllt_iters` the model is moved into the space where its diagonal covariances fit best: matrix and means are multiplied by M (`mllt`).
+Before the tree is built, LDA is estimated on the given alignments, with the pdfs of their model as classes and without silence. In the
+iterations `mllt_iters`, matrix and means are multiplied by M (`mllt`), which maps the features to the space that diagonal covariances fit
+best.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 class LdaMlltOptions:
     """The features of an LDA+MLLT system."""
 
-    dim: int = option(40, "dimensions of the features after LDA", minimum=1)
+    dim: int = option(40, "dimension of the features after LDA", minimum=1)
     mllt_iters: str = option("2 4 6 12", "iterations in which MLLT is estimated")
-    remove_offset: bool = option(False, "let the matrix make the mean of all features zero (it gets one more column)")
+    remove_offset: bool = option(False, "shift the mean of all features to zero, by an additional column of the matrix")
 
     def check(self) -> None:
-        """Raises UserError for a list of iterations that is none."""
+        """Raise UserError if --mllt-iters is not a list of iterations."""
         iterations(self.mllt_iters, "--mllt-iters")
 
 
@@ -48,7 +50,7 @@ class LdaMlltSpec:
 
 
 def train_rank(spec: LdaMlltSpec, comm) -> None:
-    """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory with final.mat in `spec.triphones.out`."""
+    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete GMM directory with final.mat to `spec.triphones.out`."""
     work = spec.triphones
     if is_finished(work.out, comm):
         return
@@ -61,7 +63,7 @@ def train_rank(spec: LdaMlltSpec, comm) -> None:
 
 
 class LdaMllt:
-    """The one matrix of all features, an `Adaptation`; `matrices` holds it under the name of its file."""
+    """The matrix of all features as an `Adaptation`; its key in `matrices` is its file name."""
 
     def __init__(self, shard: AdaptableShard, comm, options: LdaMlltOptions, silence_phones: list[int], ali_dir: Path):
         self.shard, self.comm, self.options = shard, comm, options
@@ -71,7 +73,7 @@ class LdaMllt:
         self.names = {MATRIX_FILE}
 
     def begin(self) -> None:
-        """LDA from the shard's alignment, which is one of `ali_dir`'s model."""
+        """Estimate LDA from the shard's alignment, which is an alignment of `ali_dir`'s model."""
         trans = read_transitions(self.ali_dir / "final.mdl")
         pdf_of = self._pdf_of(trans)
         stats = LdaStats.zeros(trans.num_pdfs, self.shard.extended_dim)
@@ -79,12 +81,12 @@ class LdaMllt:
             stats.accumulate(self.shard.extended(i), pdf_of[self.shard.tids(i)])
         matrix, ratios = estimate_lda(stats.allreduce(self.comm), self.options.dim, self.options.remove_offset)
         if self.comm.rank == 0:
-            log.info(f"LDA of {self.shard.extended_dim} dimensions to {len(matrix)} on {stats.counts.sum():.0f} frames: variance between "
-                     f"classes over that within them {ratios[0]:.3f} to {ratios[-1]:.3f}, sum {ratios.sum():.3f}")
+            log.info(f"LDA from {self.shard.extended_dim} to {len(matrix)} dimensions on {stats.counts.sum():.0f} frames: ratios of "
+                     f"between-class to within-class variance {ratios[0]:.3f} to {ratios[-1]:.3f}, sum {ratios.sum():.3f}")
         self.restore({MATRIX_FILE: matrix})
 
     def update(self, model: Model) -> Model:
-        """MLLT: the new matrix, and the model with transformed means."""
+        """Estimate MLLT and set the new matrix. Returns the model with transformed means."""
         stats = MlltStats.zeros(model.gmm.dim)
         stats.accumulate(model.gmm, self.shard.frames_by_pdf(self._pdf_of(model.trans), in_order=True))
         stats.allreduce(self.comm)
@@ -95,13 +97,13 @@ class LdaMllt:
         return Model(model.trans, transform_means(model.gmm, matrix), model.start_gauss)
 
     def restore(self, matrices: dict[str, np.ndarray]) -> None:
-        """Transform the features by this matrix from now on, as it stands in its file."""
+        """Transform the features by this matrix, in the precision of its file, from now on."""
         matrix = matrices[MATRIX_FILE].astype(np.float32)
         self.matrices = {MATRIX_FILE: matrix}
         self.shard.transform(lambda utt: matrix, len(matrix))
 
     def write(self, out: Path) -> None:
-        """final.mat."""
+        """Write final.mat."""
         if self.comm.rank == 0:
             write_matrix(out / MATRIX_FILE, self.matrices[MATRIX_FILE])
 

@@ -1,4 +1,4 @@
-"""Monophone GMMs from nothing, on all ranks of one MPI job; see `train_gmm` for the loop."""
+"""Training of monophone GMMs from scratch, on all ranks of one MPI job; see `train_gmm` for the loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyasr.hmm.shards.gmm_shard import Shard
 from pyasr.hmm.training.train_gmm import Model, Trainer, TrainOptions, finish, is_finished
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
-_LEAST_VARIANCE = 1e-8  # float32 numbers up to 1000, less their mean, have less of rounding
+_LEAST_VARIANCE = 1e-8  # more than float32 numbers up to 1000 have by rounding after their mean is subtracted
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MonoSpec:
 
 
 def train_rank(spec: MonoSpec, comm) -> None:
-    """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
+    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete GMM directory to `spec.out`."""
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)
@@ -56,9 +56,9 @@ def train_rank(spec: MonoSpec, comm) -> None:
 
 
 def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> Model:
-    """The topology's transition probabilities, and for every pdf one Gaussian with mean and variance of all frames.
+    """The model with the topology's transition probabilities, and one Gaussian per pdf, with mean and variance of all frames.
 
-    Raises UserError where a column of the features does not vary.
+    Raises UserError if a feature column is constant.
     """
     mean, variances, _ = global_moments(shard.all_features(), comm)
     _check_columns(shard, variances, comm)
@@ -69,14 +69,14 @@ def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> 
 
 
 def _check_columns(shard: Shard, variances: np.ndarray, comm) -> None:
-    """Raise UserError where a column holds one number in the frames of all ranks, exactly, or but for the rounding of its normalisation."""
-    low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # stay so on a rank without frames
+    """Raise UserError if a column is constant in the frames of all ranks, exactly or up to the rounding of its normalisation."""
+    low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # unchanged on a rank without frames
     for features in shard.all_features():
         low, high = np.minimum(low, features.min(0, initial=np.inf)), np.maximum(high, features.max(0, initial=-np.inf))
     comm.allreduce(low, "min")
     comm.allreduce(high, "max")
     constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
     if len(constant):
-        told = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"
-        raise UserError(f"{shard.data}: {told} of the {len(low)} that the features have with deltas and splicing: the same number in all "
-                        "frames, of which no variance can be estimated; give features without such columns")
+        which = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"
+        raise UserError(f"{shard.data}: {which} of the {len(low)} features with deltas and splicing: constant in all frames, so no "
+                        "variance can be estimated; use features without constant columns")

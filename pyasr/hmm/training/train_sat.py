@@ -1,9 +1,9 @@
-"""Speaker adaptive training: triphone GMMs on fMLLR features, on all ranks of one MPI job; the schedule is that of Kaldi's train_sat.sh.
+"""Speaker adaptive training of triphone GMMs on fMLLR features, on all ranks of one MPI job, with the schedule of Kaldi's train_sat.sh.
 
-The speakers' transforms are those of the alignment directory, or estimated with its model; in the iterations `fmllr_iters` they are
-estimated anew with the model in training, each on top of the last. Besides final.mdl there is an *alignment model*, final.alimdl: the same
-Gaussians, but estimated on features without fMLLR, with the posteriors of final.mdl on features with it. A new speaker's first
-transform is estimated from what it recognises or aligns.
+The first transforms of the speakers are those of the alignment directory, or are estimated with its model. In the iterations `fmllr_iters`
+they are re-estimated with the current model, each composed with the previous one. In addition to final.mdl, training writes an *alignment
+model*, final.alimdl: the same Gaussians, estimated on features without fMLLR, with the posteriors of final.mdl on features with fMLLR. The
+first transform of a new speaker is estimated from the alignment model's recognition or alignment.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 @dataclass(frozen=True)
 class SatOptions:
-    """When transforms are estimated, and from what."""
+    """Iterations and statistics of the estimation of transforms."""
 
     fmllr_iters: str = option("2 4 6 12", "iterations in which the speakers' transforms are estimated")
     silence_weight: float = option(0.0, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0,
                                    only=unless_is("fmllr-update-type", "none"))  # fmt: skip
 
     def check(self) -> None:
-        """Raises UserError for a list of iterations that is none."""
+        """Raise UserError if --fmllr-iters is not a list of iterations."""
         iterations(self.fmllr_iters, "--fmllr-iters")
 
 
@@ -52,7 +52,7 @@ class SatSpec:
 
 
 def train_rank(spec: SatSpec, comm) -> None:
-    """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete SAT directory in `spec.triphones.out`."""
+    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete SAT directory to `spec.triphones.out`."""
     work = spec.triphones
     if is_finished(work.out, comm):
         return
@@ -76,7 +76,7 @@ class SpeakerAdaptation(SpeakerTransforms):
         self.iters = iterations(spec.sat.fmllr_iters, "--fmllr-iters")
 
     def begin(self) -> None:
-        """The transforms of the alignment directory, else new ones from its alignment and model."""
+        """Read the transforms of the alignment directory; if it has none, estimate them from its alignment and model."""
         if (self.ali_dir / "trans.1").exists():
             self.restore(read_transforms(self.ali_dir, self.names))
             return
@@ -86,13 +86,13 @@ class SpeakerAdaptation(SpeakerTransforms):
         self.estimate(*read_model(self.ali_dir / MODEL))
 
     def update(self, model: Model) -> Model:
-        """New transforms of all speakers; the model stays."""
+        """Estimate new transforms of all speakers. Returns the model unchanged."""
         self.estimate(model.trans, model.gmm)
         return model
 
 
 def _alignment_model(model: Model, shard: AdaptableShard, without: Callable[[int], np.ndarray], options, comm) -> Model:
-    """The model with means and variances of the shard's features before fMLLR, `without` of each utterance; every Gaussian stays."""
+    """The model with means and variances of the features before fMLLR, `without(index)` of each utterance; no Gaussian is removed."""
     stats, counts = shard.accumulate(model.trans, model.gmm, seen_as=without)
     stats.allreduce(comm)
     comm.allreduce(counts)

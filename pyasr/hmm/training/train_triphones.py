@@ -1,4 +1,4 @@
-"""What all triphone systems have in common: a tree and a first model from an earlier system's alignments, then the loop of `train_gmm`."""
+"""Common part of the trainings of triphone systems: a tree and a first model from given alignments, then the loop of `train_gmm`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 class TreeOptions:
     """The decision tree of a triphone system."""
 
-    num_leaves: int = option(1200, "greatest number of leaves of the decision tree", minimum=1)
-    cluster_thresh: float = option(-1.0, "leaves are merged where that loses less likelihood; negative: than the last split won; 0: none")
+    num_leaves: int = option(1200, "maximum number of leaves of the decision tree", minimum=1)
+    cluster_thresh: float = option(-1.0, "maximum likelihood loss of a merge of leaves; negative: smallest gain of a split; 0: no merges")
 
 
 TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 20 30"}
@@ -50,11 +50,11 @@ TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 2
 
 @dataclass(frozen=True)
 class TriphoneStep:
-    """What every training of triphones is told; each has defaults of its own for the sizes."""
+    """Options of every triphone training; each step has its own default sizes."""
 
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory")
-    ali_dir: Path = argument("alignments of the data directory")
+    ali_dir: Path = argument("directory with alignments of the data directory")
     dir: Path = argument("directory of the model")
     tree: TreeOptions = group(TreeOptions)
     schedule: ScheduleOptions = group(ScheduleOptions, **TRIPHONE_SCHEDULE)
@@ -65,25 +65,25 @@ class TriphoneStep:
     jobs: JobOptions = group(JobOptions)
 
     def check(self) -> None:
-        """Raises UserError for what the ranks would stumble over."""
+        """Raise UserError for options that would fail in the ranks."""
         check_split(self.data, self.jobs.nj)
         self.schedule.check()
         if self.schedule.num_iters < 2:
-            raise UserError(f"--num-iters {self.schedule.num_iters}: the first model of triphones is that of iteration 1, "
-                            "and none would be trained; give 2 or more")
+            raise UserError(f"--num-iters {self.schedule.num_iters}: the training of triphones starts with iteration 1, "
+                            "so no iteration would run; give 2 or more")
 
     def check_inputs(self) -> None:
-        """Raises UserError for transcripts that cannot be used, and where ALI_DIR has no model."""
+        """Raise UserError if no transcript can be used, or if ALI_DIR has no model."""
         check_transcripts(self.data, self.lang)
         read_transitions(self.ali_dir / MODEL)
 
     @property
     def input_files(self) -> list[Path]:
-        """For the fingerprints of the stage output."""
+        """The files for the fingerprint of the output."""
         return training_files(self.data, self.lang, self.ali_dir)
 
     def spec(self, out: Path, inputs: InputOptions) -> TriphoneSpec:
-        """The work of making `out` from features of `inputs`."""
+        """The work of a training on the features of `inputs`, with output in `out`."""
         train = TrainOptions(self.schedule, self.align, self.update, self.missing, self.store)
         return TriphoneSpec(self.data, self.lang, self.ali_dir, out, self.tree, train, inputs)
 
@@ -102,9 +102,9 @@ class TriphoneSpec:
 
 
 def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adaptation: Adaptation | None = None) -> tuple[Trainer, Model]:
-    """Train on this rank's `shard`; the trainer and the last model, for `finish`.
+    """Train on this rank's `shard`. Returns the trainer and the last model, for `finish`.
 
-    adaptation  the transforms of the shard's features; its `begin` is called when the shard has the alignments of `spec.ali_dir`
+    adaptation  transforms of the shard's features; its `begin` is called once the shard has the alignments of `spec.ali_dir`
     """
     shard.check_usable(comm)
     old = read_transitions(spec.ali_dir / MODEL)
@@ -127,7 +127,7 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
 
 
 def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
-    """The tree, written to `spec.out`, and a model of one Gaussian per leaf, from the shards' alignments; the same on all ranks."""
+    """The tree, also written to `spec.out`, and a model with up to --num-leaves Gaussians, from the alignments; the same on all ranks."""
     alignments = dict(shard.alignments())
     own = accumulate_tree_stats(old, alignments, shard, lang.context_indep_phones) if alignments else None
     total = reduced(own, comm)
@@ -148,10 +148,10 @@ def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: Transitio
 
 
 def rounded(stats: TreeStats) -> TreeStats:
-    """Sums without the digits that depend on the order of summation: ties between questions fall alike for any number of ranks."""
+    """Statistics rounded so that the order of summation has no effect: ties between questions are broken alike for any number of ranks."""
     return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 
 
 def _converted(shard: Shard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:
-    """Replace the shard's alignment by the same states of the new model."""
+    """Convert the shard's alignment to the same states of the new model."""
     return shard.set_alignments(iterate_converted(old, new, tree, dict(shard.alignments())), new.num_tids, ali_dir)

@@ -1,13 +1,13 @@
-r"""Warp factors of speakers' frequencies, by maximum likelihood of an aligned GMM system.
+r"""Warp factors of speakers' frequencies by maximum likelihood, with a GMM system and its alignments.
 
 Reference: L. Lee, R. Rose, "Speaker normalization using efficient frequency warping procedures", ICASSP 1996. For a speaker whose speech
 frames t are aligned with pdfs s(t), the factor is
 
     argmax_a sum_t log p(m^a + (x_t^a - m^a) sigma^1 / sigma^a | s(t))
 
-where x^a is the input of the model made from audio warped by a, with means m^a and standard deviations sigma^a over these frames. Without
-the scaling, warps that lessen the spread of the features would win; it stands for the Jacobian of the warping, as `--normalize-var` does
-in Kaldi's `train_lvtln.sh`.
+where x^a is the input of the model for audio warped by a, with means m^a and standard deviations sigma^a over these frames. Without the
+scaling, warps that reduce the variance of the features would be preferred. The scaling takes the place of the Jacobian of the warp, like
+`--normalize-var` in Kaldi's `train_lvtln.sh`.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 @dataclass(frozen=True)
 class VtlnOptions:
-    """Which warp factors are tried."""
+    """The warp factors to try."""
 
-    least_warp: float = option(0.8, "least warp factor", minimum=0.5, maximum=1.0)
-    greatest_warp: float = option(1.2, "greatest warp factor", minimum=1.0, maximum=2.0)
-    warp_step: float = option(0.02, "distance of two warp factors", minimum=0.001)
-    min_speech: int = option(200, "frames of speech below which a speaker keeps the factor 1", minimum=1)
+    least_warp: float = option(0.8, "minimum warp factor", minimum=0.5, maximum=1.0)
+    greatest_warp: float = option(1.2, "maximum warp factor", minimum=1.0, maximum=2.0)
+    warp_step: float = option(0.02, "step between warp factors", minimum=0.001)
+    min_speech: int = option(200, "minimum number of speech frames of a speaker; with fewer, its factor is 1", minimum=1)
 
     @property
     def factors(self) -> np.ndarray:
@@ -62,7 +62,7 @@ class VtlnOptions:
 
 @dataclass(frozen=True)
 class VtlnSpec:
-    """The work of all jobs. `seed` is that of the dither of features."""
+    """The work of all jobs. `seed` is the seed of the dither of features."""
 
     data: Path
     lang: Path
@@ -82,7 +82,7 @@ class WarpedInputs:
         matrix = Path(model_dir) / MATRIX_FILE
         self.matrix = read_matrix(matrix) if matrix.exists() else None
         self.audio = audio_options(data.path)
-        self.extractor = Extractor(read_feature_options(data.path, "tells how to make warped features"))
+        self.extractor = Extractor(read_feature_options(data.path, "is needed to compute warped features"))
 
     def read(self, utterances: list[str]) -> list[tuple[list[str], list[np.ndarray]]]:
         """The audio of utterances, in batches for `features`."""
@@ -103,7 +103,7 @@ class WarpedInputs:
 
 
 def score_speakers(spec: VtlnSpec, job: int) -> None:
-    """The scores of the speakers of job `job` (1-based): writes scores.JOB.json, {speaker: [frames of speech, [log-likelihoods]]}."""
+    """Score the speakers of job `job` (1-based): writes scores.JOB.json, {speaker: [frames of speech, [log-likelihoods]]}."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     trans, gmm = read_model(first_pass_model(spec.ali_dir))
@@ -130,7 +130,7 @@ def _scores(out: Path, job: int) -> Path:
 def score_speaker(
     utterances: list[str], warped: WarpedInputs, pdfs: dict[str, np.ndarray], gmm: AmDiagGmm, factors: np.ndarray
 ) -> tuple[int, np.ndarray]:
-    """(frames of speech, their log-likelihood for each factor); `pdfs` {utterance: pdf of each frame, -1 for silence} of those aligned."""
+    """(frames of speech, their log-likelihood for each factor). `pdfs`: {aligned utterance: pdf of each frame, -1 for silence}."""
     aligned = [utt for utt in utterances if utt in pdfs]
     if not aligned:
         return 0, np.zeros(len(factors))
@@ -142,7 +142,7 @@ def score_speaker(
 
 
 def _log_like(features: np.ndarray, spread: np.ndarray, pdfs: np.ndarray, gmm: AmDiagGmm) -> float:
-    """Of frames (N, D) that belong to `pdfs`, brought to the standard deviations `spread`."""
+    """Log-likelihood of frames (N, D) with `pdfs`, scaled to the standard deviations `spread`."""
     if not len(features):
         return 0.0
     mean, own = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64)
@@ -154,25 +154,25 @@ def _speech(features: dict[str, np.ndarray], aligned: list[str], pdfs: dict[str,
     """The frames that are not silence, float32 (N, D), and their pdfs (N)."""
     for utt in aligned:
         if len(features[utt]) != len(pdfs[utt]):
-            told = f"the alignment of {utt} has {len(pdfs[utt])} frames, its audio {len(features[utt])}"
-            raise UserError(f"{told}; align the data directory again after its features were made")
+            found = f"the alignment of {utt} has {len(pdfs[utt])} frames, its audio has {len(features[utt])}"
+            raise UserError(f"{found}; compute the features and align the data directory again")
     wanted = np.concatenate([pdfs[utt] for utt in aligned])
     return np.concatenate([features[utt] for utt in aligned])[wanted >= 0], wanted[wanted >= 0]
 
 
 def parts_to_score(spec: VtlnSpec) -> AbstractContextManager[None]:
-    """In the block, the jobs have their parts of the data directory."""
+    """Context in which the jobs have their parts of the data directory."""
     return parts_of_jobs(spec.data, spec.out, _cut(spec.data, spec.num_jobs), TABLES_OF_AUDIO)
 
 
 def _cut(data: Path, num_jobs: int) -> list[list[str]]:
-    """The utterances of each job, those of a speaker together."""
+    """The utterances of each job; all utterances of a speaker are in one job."""
     tables = DataDir(data)
     return [[utt for speaker in speakers for utt in tables.spk2utt[speaker]] for speakers in speakers_of_jobs(tables, num_jobs)]
 
 
 def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:
-    """Whole speakers in `num_jobs` lists of nearly equal duration: the longest first, each to the list that has least."""
+    """Speakers in `num_jobs` lists of nearly equal duration: in descending order of duration, each to the list that is shortest so far."""
     length = {speaker: sum(data.durations[utt] for utt in utterances) for speaker, utterances in data.spk2utt.items()}
     lists, loads = [[] for _ in range(num_jobs)], np.zeros(num_jobs)
     for speaker in sorted(length, key=lambda speaker: (-length[speaker], speaker)):
@@ -183,32 +183,32 @@ def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:
 
 
 def choose_warps(scores: dict[str, tuple[int, list[float]]], options: VtlnOptions, of_speakers: str = "") -> dict[str, float]:
-    """{speaker: the factor of greatest likelihood}, 1 for speakers with too little speech. Logs what is gained.
+    """{speaker: the factor of maximum likelihood}, 1 for speakers with too little speech. Logs the gain.
 
-    of_speakers  why they have little, for the log, where it is known
+    of_speakers  the reason why speakers have little speech, for the log; '' if unknown
     """
     factors = options.factors
     neutral = int(np.argmin(np.abs(factors - 1)))
     short = {speaker for speaker, (num_frames, _) in scores.items() if num_frames < options.min_speech}
     if short:
         names = ", ".join(sorted(short)[:5]) + ", ..." * (len(short) > 5)
-        who = f"{len(short)} of {len(scores)} speakers have less than {options.min_speech} frames of aligned speech{of_speakers}"
-        log.warning(f"{who} and keep the factor 1: {names}; lower --min-speech, or give utterances their real speakers")
+        who = f"{len(short)} of {len(scores)} speakers have fewer than {options.min_speech} frames of aligned speech{of_speakers}"
+        log.warning(f"{who} and keep the factor 1: {names}; lower --min-speech, or assign utterances to their real speakers")
     chosen = {speaker: neutral if speaker in short else int(np.argmax(log_likes)) for speaker, (_, log_likes) in scores.items()}
     gain = sum(scores[speaker][1][place] - scores[speaker][1][neutral] for speaker, place in chosen.items())
     warps = {speaker: round(float(factors[place]), 6) for speaker, place in chosen.items()}
     num_frames = sum(num_frames for num_frames, _ in scores.values())
-    range_told = f"warp factors of {min(warps.values()):g} to {max(warps.values()):g}"
-    log.info(f"{len(warps)} speakers, {range_told}, log-likelihood per frame {gain / num_frames:+.3f} over {num_frames} frames of speech")
+    warp_range = f"warp factors of {min(warps.values()):g} to {max(warps.values()):g}"
+    log.info(f"{len(warps)} speakers, {warp_range}, log-likelihood per frame {gain / num_frames:+.3f} over {num_frames} frames of speech")
     return warps
 
 
 def merge_scores(spec: VtlnSpec) -> None:
-    """Choose the factors from the scores of all jobs: writes spk2warp. Raises UserError when no utterance was aligned."""
+    """Choose the factors from the scores of all jobs and write spk2warp. Raises UserError if no utterance was aligned."""
     scores = {}
     for job in range(1, spec.num_jobs + 1):
         scores |= json.loads(_scores(spec.out, job).read_text(encoding="utf-8"))
     if not any(num_frames for num_frames, _ in scores.values()):
-        raise UserError(f"{spec.ali_dir}: holds no alignment of an utterance of {spec.data}; align this data directory first")
+        raise UserError(f"{spec.ali_dir}: contains no alignment of an utterance of {spec.data}; align this data directory first")
     warps = choose_warps(scores, spec.vtln, told_of_speakers(DataDir(spec.data)))
     write_table(spec.out / SPEAKER_WARPS, {speaker: f"{warp:g}" for speaker, warp in warps.items()})

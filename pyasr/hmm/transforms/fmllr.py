@@ -1,7 +1,7 @@
 r"""Feature-space maximum likelihood linear regression (constrained MLLR): an affine transform of a speaker's features.
 
-M. Gales, "Maximum likelihood linear transformations for HMM-based speech recognition", Computer Speech and Language 12(2), 1998; the
-behaviour is that of Kaldi's gmm-est-fmllr. W = [A b] acts on  xi_t = [x_t 1];  gamma_g(t) are the posteriors of Gaussians, times weights:
+M. Gales, "Maximum likelihood linear transformations for HMM-based speech recognition", Computer Speech and Language 12(2), 1998. Behaves
+as Kaldi's gmm-est-fmllr. W = [A b] acts on  xi_t = [x_t 1];  gamma_g(t) are the posteriors of Gaussians times weights:
 
     beta = sum gamma_g(t),   k_d = sum gamma_g(t) mu_gd/sigma²_gd xi_t,   G_d = sum gamma_g(t) / sigma²_gd xi_t xi_t^T
     W maximises  beta log |det A| + sum_d ( w_d . k_d - 1/2 w_d G_d w_d^T )
@@ -28,19 +28,19 @@ _FRAMES_PER_BLOCK = 512
 
 @dataclass(frozen=True)
 class FmllrOptions:
-    """Estimation of speakers' transforms; Kaldi's defaults."""
+    """Estimation of speakers' transforms. Defaults are Kaldi's."""
 
-    fmllr_update_type: str = option("full", "what is estimated: A and b; a diagonal A and b; b; nothing",
+    fmllr_update_type: str = option("full", "estimated parameters: A and b; a diagonal A and b; b alone; none",
                                     choices=("full", "diag", "offset", "none"))
-    fmllr_min_count: float = option(500.0, "speakers with fewer weighted frames keep the transform they have",
+    fmllr_min_count: float = option(500.0, "minimum weighted frames of a speaker; with fewer, the transform stays unchanged",
                                     minimum=0.0, only=unless_is("fmllr-update-type", "none"))  # fmt: skip
-    fmllr_num_iters: int = option(40, "rounds over the rows of A and b", minimum=1,
+    fmllr_num_iters: int = option(40, "number of passes over the rows of A and b", minimum=1,
                                   only=if_is("fmllr-update-type", "full"))  # fmt: skip
 
 
 @dataclass
 class FmllrStats:
-    """Sums over frames, float64; they add over utterances and ranks.
+    """Sums over frames, float64, which can be added over utterances and ranks.
 
     k (D, D + 1): rows k_d;  g (D, P), P = (D + 1)(D + 2) / 2: lower triangles of the G_d, row by row
     """
@@ -69,7 +69,7 @@ class FmllrStats:
     def accumulate(self, model: AmDiagGmm, feats: np.ndarray, posteriors: PdfPosteriors, aligner: AmDiagGmm | None = None) -> None:
         """Add the frames of an utterance (T, D).
 
-        aligner  the model that gives the posteriors of Gaussians, where that is not `model`, with the same Gaussians (gmm-post-to-gpost)
+        aligner  model for the posteriors of Gaussians, with as many Gaussians per pdf as `model`; None: `model` (gmm-post-to-gpost)
         """
         feats = model.checked(np.asarray(feats, np.float32))
         aligner = model if aligner is None else aligner
@@ -87,14 +87,14 @@ class FmllrStats:
         self.beta += posteriors.num_frames
 
     def add(self, other: FmllrStats) -> FmllrStats:
-        """Add the sums of other frames; returns itself."""
+        """Add the sums of other frames. Returns the object itself."""
         self.k += other.k
         self.g += other.g
         self.beta += other.beta
         return self
 
     def allreduce(self, comm) -> FmllrStats:
-        """Replace the sums by those over all ranks; returns itself."""
+        """Replace the sums by those over all ranks. Returns the object itself."""
         comm.allreduce(self.k)
         comm.allreduce(self.g)
         self.beta = comm.reduce_scalar(self.beta)
@@ -108,7 +108,7 @@ def save_stats(path: Path, stats: dict[str, FmllrStats]) -> None:
 
 
 def load_stats(paths: Iterable[Path], speakers: set[str]) -> dict[str, FmllrStats]:
-    """The sums over several files of `save_stats`, of `speakers` only."""
+    """Sums over several files of `save_stats`, of `speakers` only."""
     total: dict[str, FmllrStats] = {}
     for path in paths:
         content = load_arrays(path)
@@ -125,7 +125,7 @@ def identity(dim: int) -> np.ndarray:
 
 
 def estimate_fmllr(stats: FmllrStats, options: FmllrOptions = FmllrOptions()) -> tuple[np.ndarray | None, float]:
-    """(W float64 (D, D + 1), gain in log-likelihood, summed over frames); (None, 0) where there is too little data for one."""
+    """(W float64 (D, D + 1), gain in log-likelihood, summed over frames); (None, 0) if the data are too few for a gain."""
     update = {"full": _full, "diag": _diagonal, "offset": _offset}.get(options.fmllr_update_type)
     if update is None or not stats.beta > options.fmllr_min_count:
         return None, 0.0
@@ -151,6 +151,6 @@ def _diagonal(beta: float, k: np.ndarray, g: np.ndarray, start: np.ndarray, num_
 
 
 def _offset(beta: float, k: np.ndarray, g: np.ndarray, start: np.ndarray, num_iters: int) -> np.ndarray:
-    """A = 1."""
+    """A is the identity."""
     d = np.arange(len(k))
     return np.hstack([np.eye(len(k)), ((k[:, -1] - g[d, d, -1]) / g[d, -1, -1])[:, None]])

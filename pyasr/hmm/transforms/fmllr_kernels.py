@@ -13,8 +13,8 @@ _REORDER = {"reassoc", "contract", "nsz", "nnan"}
 def expected_parameters(feats, frames, pdfs, weights, matrix, offsets, means_invvars, inv_vars):
     """(sum_g gamma_g(t) mu_g/sigma²_g, sum_g gamma_g(t) 1/sigma²_g), float32 (T, D) each, for the frames of `feats` (T, D).
 
-    Entry e says that frame frames[e] belongs to pdfs[e] with weights[e]; `matrix` and `offsets` are an `AmDiagGmm`'s exponent_matrix and
-    offsets, which share the weight among the pdf's Gaussians.
+    Entry e assigns frame frames[e] to pdfs[e] with weight weights[e]. `matrix` and `offsets` are the exponent_matrix and the offsets of
+    the `AmDiagGmm` whose posteriors divide the weight among the pdf's Gaussians.
     """
     num_frames, dim = feats.shape
     means, inverses = np.zeros((num_frames, dim), np.float32), np.zeros((num_frames, dim), np.float32)
@@ -35,7 +35,7 @@ def expected_parameters(feats, frames, pdfs, weights, matrix, offsets, means_inv
 
 @njit(inline="always")
 def _share(weight, x, matrix, begin, end, shares):
-    """`weight` shared among Gaussians begin .. end - 1 by their posteriors."""
+    """Divide `weight` among Gaussians begin .. end - 1 by their posteriors, into `shares`."""
     dim = len(x)
     best = np.float32(-np.inf)
     for g in range(begin, end):

@@ -4,7 +4,7 @@ r"""Linear discriminant analysis of spliced frames with pdfs as classes (Kaldi's
     between classes     B = sum_c n_c m_c m_c^T / N - m m^T,          within them  W = T - B = L L^T
     L^-1 B L^-T = U diag(s) U^T,  s descending;        the transform is the first rows of  U^T L^-1
 
-so that the covariance within classes becomes the unit matrix, and the kept dimensions separate the classes best.
+The covariance within classes becomes the identity matrix, and the retained dimensions separate the classes best.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GRAIN = 1024.0
 
 @dataclass
 class LdaStats:
-    """Sums over frames, float64; they add over ranks.
+    """Sums over frames, float64, which can be added over ranks.
 
     counts (num_classes), sums (num_classes, D) of the classes' frames, squares (D, D) of all frames
     """
@@ -35,14 +35,14 @@ class LdaStats:
         return cls(np.zeros(num_classes), np.zeros((num_classes, dim)), np.zeros((dim, dim)))
 
     def accumulate(self, features: np.ndarray, classes: np.ndarray) -> None:
-        """Add frames (T, D) of `classes` (T); those of class -1 are left out."""
+        """Add frames (T, D) of `classes` (T); frames of class -1 are skipped."""
         kept = classes >= 0
         features, classes = features[kept], classes[kept]
         self.squares += features.T @ features
         _add_by_class(features, classes, self.counts, self.sums)
 
     def allreduce(self, comm) -> LdaStats:
-        """Replace the sums by those over all ranks, without the digits that depend on the order of summation; returns itself."""
+        """Replace the sums by those over all ranks, rounded so that the order of summation has no effect. Returns the object itself."""
         for array in (self.counts, self.sums, self.squares):
             comm.allreduce(array)
             array[...] = np.round(array * _GRAIN) / _GRAIN
@@ -71,20 +71,20 @@ def scatter(stats: LdaStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def estimate_lda(stats: LdaStats, dim: int, remove_offset: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """(transform (dim, D), its `dim` ratios of between- to within-class variance, descending), float64.
 
-    remove_offset  give the affine form (dim, D + 1) that makes the mean of all frames zero
+    remove_offset  return the affine form (dim, D + 1) that makes the mean of all frames zero
 
-    Raises UserError where `dim` is too large or there are too few frames.
+    Raises UserError if `dim` is too large or there are too few frames.
     """
     num_frames, full = stats.counts.sum(), len(stats.squares)
     if not 0 < dim <= full:
-        raise UserError(f"LDA to {dim} dimensions of features with {full}; lower --dim or splice more frames")
+        raise UserError(f"LDA cannot map features with {full} columns to {dim} dimensions; lower --dim or splice more frames")
     if num_frames <= full:
-        raise UserError(f"LDA of {full} dimensions on {num_frames:.0f} frames of speech; align more data")
+        raise UserError(f"{num_frames:.0f} frames of speech are too few for LDA of {full} dimensions; align more data")
     within, between, mean = scatter(stats)
     try:
         whiten = np.linalg.inv(np.linalg.cholesky(within))
     except np.linalg.LinAlgError:
-        found = "the covariance within classes is singular: some features are constant or copies of others"
+        found = "the covariance within classes is singular: some feature columns are constant or copies of others"
         raise UserError(f"LDA: {found}; give other features") from None
     ratios, vectors = np.linalg.eigh(whiten @ between @ whiten.T)
     best = np.argsort(ratios)[::-1][:dim]
@@ -95,6 +95,6 @@ def estimate_lda(stats: LdaStats, dim: int, remove_offset: bool = False) -> tupl
 
 
 def _signed(rows: np.ndarray) -> np.ndarray:
-    """Eigenvectors are defined up to their sign: make the largest entry of each row positive."""
+    """Fix the signs of eigenvectors: the largest entry of each row becomes positive."""
     largest = rows[np.arange(len(rows)), np.abs(rows).argmax(1)]
     return rows * np.where(largest < 0, -1.0, 1.0)[:, None]

@@ -1,14 +1,15 @@
-r"""The best linear or affine transform of features for given Gaussian statistics, row by row (Gales 1998, 1999).
+r"""Row-by-row optimisation of a linear or affine transform of features for given Gaussian statistics (Gales 1998, 1999).
 
 W = [A b] (D, D + 1), or A alone (D, D), maximises
 
     Q(W) = beta log |det A| + sum_d ( w_d . k_d - 1/2 w_d G_d w_d^T )          w_d: row d of W
 
-If all rows but d stay, |det A| is |w_d . c_d| times a constant, where c_d is column d of A^-1 (its cofactors up to a factor; 0 for b). Then
+If all rows except d are fixed, |det A| is |w_d . c_d| times a constant, where c_d is column d of A^-1 (its cofactors up to a factor; 0 for
+b). Then
 
     w_d = (alpha c_d + k_d) G_d^-1,     alpha^2 e_1 + alpha e_2 - beta = 0,     e_1 = c_d G_d^-1 c_d^T,   e_2 = c_d G_d^-1 k_d^T
 
-of the two roots the one with the larger Q. With k = 0 and without b this is the update of semi-tied covariances (MLLT).
+with the root that has the larger Q. With k = 0 and without b this is the update of semi-tied covariances (MLLT).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ def objective(transform: np.ndarray, beta: float, linear: np.ndarray, quadratic:
 
 
 def maximise_rows(beta: float, linear: np.ndarray, quadratic: np.ndarray, start: np.ndarray, num_iters: int) -> np.ndarray:
-    """The transform after `num_iters` rounds over all rows from `start`; Q never falls. float64, shapes as in `objective`.
+    """The transform after `num_iters` passes over all rows from `start`; Q never decreases. float64, shapes as in `objective`.
 
-    Raises numpy.linalg.LinAlgError where a G_d is singular: too few or degenerate frames.
+    Raises numpy.linalg.LinAlgError if a G_d is singular: too few or degenerate frames.
     """
     dim = len(start)
     transform = np.array(start, np.float64)
@@ -46,7 +47,7 @@ def maximise_rows(beta: float, linear: np.ndarray, quadratic: np.ndarray, start:
 
 
 def _root(beta: float, e1: float, e2: float) -> float:
-    """alpha."""
+    """The root alpha with the larger Q."""
     if not e1 > 0:
         raise np.linalg.LinAlgError("the statistics are not positive definite")
     root = np.sqrt(e2 * e2 + 4 * e1 * beta)

@@ -1,4 +1,4 @@
-"""A warning where fMLLR has not adapted most of the data, because its speakers have too little."""
+"""A warning if fMLLR has not adapted most of the data, because the speakers have too little data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST = 0.5  # of the data
 
 
 def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | None = None) -> None:
-    """Warn where speakers with more than half of the data have the identity as their transform in TRANSFORM_DIR.
+    """Warn if speakers with more than half of the data have the identity as transform in TRANSFORM_DIR.
 
-    options  how the transforms were estimated, by the step that says it; None: by an earlier one
+    options  options of the estimation, if the calling step did it; None: an earlier step did it
     """
     if options and options.fmllr_update_type == "none":
         return
@@ -28,19 +28,19 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
     if share > _MOST:
         who = f"{len(plain)} of {len(adapted)} speakers, with {100 * share:.0f} % of the data, are not"
         who = f"none of {len(adapted)} speakers is" if len(plain) == len(adapted) else who
-        earlier = f"make {transform_dir} with a lower --fmllr-min-count"
+        earlier = f"estimate {transform_dir} again with a lower --fmllr-min-count"
         advice = f"lower --fmllr-min-count {options.fmllr_min_count:g}" if options else earlier
         reason = f"each has too little speech{told_of_speakers(tables)}"
-        log.warning(f"{data}: {who} adapted by fMLLR, as {reason}; {advice}, or give utterances their real speakers")
+        log.warning(f"{data}: {who} adapted by fMLLR, because {reason}; {advice}, or assign utterances to their real speakers")
 
 
 def _adapted_speakers(transform_dir: Path) -> dict[str, bool]:
-    """{speaker: whether its transform is another than the identity}, with the matrices of one archive in memory."""
+    """{speaker: whether its transform differs from the identity}, with the matrices of one archive in memory."""
     return {speaker: not np.array_equal(matrix, identity(len(matrix)))
             for path in transform_files(transform_dir) for speaker, matrix in read_transform_archive(path).items()}  # fmt: skip
 
 
 def told_of_speakers(data: DataDir) -> str:
-    """Why speakers may have little data, if it can be seen: the end of a sentence."""
+    """The probable reason why speakers have little data, as the end of a sentence; '' if unknown."""
     every = len(data.spk2utt) == len(data.utt2spk) > 1
     return f" (each utterance has its own speaker in {data.path}/utt2spk)" if every else ""

@@ -1,4 +1,4 @@
-"""Bottom-up clustering of a tree's leaves: within each group, the pair whose merging loses least log-likelihood becomes one."""
+"""Bottom-up clustering of a tree's leaves: repeatedly merge the pair within a group that loses the least log-likelihood."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def cluster_leaves(sums: np.ndarray, groups: np.ndarray, merge_below: float, rou
     """The cluster of each leaf, numbered in order of first appearance: int64 (n).
 
     sums         (n, 1 + 2 D), the leaves' statistics
-    groups       (n), only leaves of equal group are merged
-    merge_below  merges lose less than this ...
-    round_to     ... but go on to a multiple of so many clusters (unless there are fewer than that)
+    groups       (n), only leaves of the same group are merged
+    merge_below  merges must lose less than this ...
+    round_to     ... unless the number of clusters is larger than `round_to` and not a multiple of it
     """
     clusters = _Clusters(sums, groups, var_floor)
     while clusters.heap:
@@ -30,7 +30,7 @@ def cluster_leaves(sums: np.ndarray, groups: np.ndarray, merge_below: float, rou
 
 
 class _Clusters:
-    """alive: cluster -> its leaves, insertion-ordered; heap: (loss, one cluster, another), also of clusters that are gone."""
+    """alive: cluster -> its leaves, insertion-ordered; heap: (loss, one cluster, another), including clusters merged since."""
 
     def __init__(self, sums: np.ndarray, groups: np.ndarray, var_floor: float):
         self.var_floor = var_floor
@@ -57,7 +57,7 @@ class _Clusters:
         self.members[group] = [*others, new]
 
     def numbers(self) -> np.ndarray:
-        """The cluster of each leaf, int64 (num_leaves,), numbered from 0 in the order in which leaves first name them."""
+        """The cluster of each leaf, int64 (num_leaves,), numbered from 0 in order of first appearance."""
         cluster_of = np.zeros(len(self.likelihoods), np.int64)
         for cluster, leaves in self.alive.items():
             cluster_of[leaves] = cluster
@@ -65,7 +65,7 @@ class _Clusters:
         return np.argsort(np.argsort(first))[index]
 
     def _losses(self, one: int, others: list[int]) -> list[tuple[float, int, int]]:
-        """What merging `one` with each of `others` would lose, as entries of the heap."""
+        """Heap entries with the losses of merging `one` with each of `others`."""
         if not others:
             return []
         together = log_likelihood(self.sums[one] + np.stack([self.sums[i] for i in others]), self.var_floor)

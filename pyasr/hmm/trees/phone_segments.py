@@ -1,7 +1,7 @@
-"""Alignments as sequences of phones: where each phone begins, its context window, and the same alignment for another model.
+"""Alignments as sequences of phones: the start of each phone, its context window, and the conversion of alignments to another model.
 
 Two orders of transition-ids are in use. In *reordered* alignments (Kaldi's default, and ours) a state's forward transition comes first
-and its self-loops follow; otherwise the self-loops come first. Which one it is can be seen from the alignments.
+and its self-loops follow; otherwise the self-loops come first. The order is detected from the alignments.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UTTERANCES_PER_GROUP = 1000
 
 @dataclass(frozen=True)
 class PhoneSegments:
-    """The phones of one or several alignments put end to end.
+    """The phones of one or several concatenated alignments.
 
     tids      int32 (num_frames), the alignments
-    phone_of  int32 (num_frames), which phone a frame is in: index into the next two
+    phone_of  int32 (num_frames), the phone of each frame, an index into `phones` and `starts`
     phones    int32 (num_phones), phone ids
-    starts    int64 (num_phones + 1), first frames
-    utts      int32 (num_phones), which alignment a phone is in
+    starts    int64 (num_phones + 1), first frame of each phone, and num_frames
+    utts      int32 (num_phones), index of the alignment of each phone
     """
 
     tids: np.ndarray
@@ -36,7 +36,7 @@ class PhoneSegments:
     utts: np.ndarray
 
     def windows(self, width: int, centre: int) -> np.ndarray:
-        """The `width` phones around each phone, which is at `centre`: int32 (num_phones, width); 0 beyond the ends of its utterance."""
+        """The window of `width` phones with each phone at position `centre`, int32 (num_phones, width); 0 outside its utterance."""
         places = np.arange(len(self.phones))[:, None] + np.arange(width) - centre
         inside = (places >= 0) & (places < len(self.phones))
         places = np.where(inside, places, 0)
@@ -47,7 +47,7 @@ class PhoneSegments:
 def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]) -> PhoneSegments:
     """Find the phones of `alignments` (utterance -> transition-ids).
 
-    Raises UserError, naming utterance and frame, for one that is no complete path through the HMMs.
+    Raises UserError, naming utterance and frame, for an alignment that is not a complete path through the HMMs.
     """
     for key, alignment in alignments.items():
         trans.check_alignment(np.asarray(alignment), f"alignment of {key}")
@@ -59,8 +59,8 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
     if broken.any():
         frame = int(np.argmax(broken))
         place = frame - int(np.searchsorted(utt_of, utt_of[frame]))
-        told = f"alignment of {list(alignments)[utt_of[frame]]}: around frame {place}"
-        raise UserError(f"{told} it is no path through the phones' HMMs; align again with this model")
+        where = f"alignment of {list(alignments)[utt_of[frame]]}"
+        raise UserError(f"{where}: not a path through the phones' HMMs around frame {place}; align again with this model")
     starts = np.flatnonzero(is_start)
     phone_of = np.cumsum(is_start, dtype=np.int32) - 1
     return PhoneSegments(tids, phone_of, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts])
@@ -68,22 +68,23 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
 
 def check_decoded(paths: Mapping[str, np.ndarray], trans: TransitionModel,
                   remedy: str = "give lattices that were decoded with this model") -> None:  # fmt: skip
-    """Raise UserError, ending with `remedy`, unless these paths of lattices go through the model's HMMs: transition-ids of another model
-    may be in its range too.
+    """Raise UserError, ending with `remedy`, unless these lattice paths are paths through the model's HMMs. The range of transition-ids
+    is not enough to detect those of another model.
 
-    A path counts until the last phone that it leaves: in a lattice of a search that ended in no final state another one may have begun.
+    A path is checked up to the last complete phone: if the search ended in no final state, a lattice may end within a phone.
     """
     try:
         for key, path in paths.items():
             trans.check_alignment(path, key)
         split_to_phones(trans, {key: path[: np.flatnonzero(np.append(True, trans.is_final[path]))[-1]] for key, path in paths.items()})
     except UserError as error:
-        told = str(error).partition(";")[0]
-        raise UserError(f"{told}; {remedy}") from None
+        found = str(error).partition(";")[0]
+        raise UserError(f"{found}; {remedy}") from None
 
 
 def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Masks (num_frames): where phones start; where an alignment is broken. `is_first` marks first frames of utterances."""
+    """Masks (num_frames) of the frames at which phones start, and at which an alignment is not a path. `is_first`: mask of the first
+    frames of utterances."""
     state, loop = trans.tid2state[tids], trans.is_self_loop[tids]
     reordered = _is_reordered(state, loop, is_first)
     visit_start = is_first | (~loop if reordered else ~np.append(True, loop[:-1])[: len(tids)])
@@ -103,7 +104,7 @@ def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray)
 
 
 def _is_reordered(state: np.ndarray, loop: np.ndarray, is_first: np.ndarray) -> bool:
-    """Whether self-loops stand before a change of state more often than after it, or first of all."""
+    """Whether self-loops are before a change of state at least as often as after a change or at the start of an utterance."""
     changes = (state[1:] != state[:-1]) & ~is_first[1:]
     return (loop[:-1] & changes).sum() >= (loop[1:] & changes).sum() + (loop & is_first).sum()
 
@@ -113,7 +114,7 @@ def convert_alignments(
 ) -> dict[str, np.ndarray]:
     """The same state sequences as transition-ids of the model `new` with its `tree` (Kaldi's convert-ali): int32 (T) per utterance.
 
-    Both models must have the same HMMs for the phones met.
+    Both models must have the same HMMs for the phones that occur.
     """
     return dict(iterate_converted(old, new, tree, alignments))
 
@@ -121,7 +122,7 @@ def convert_alignments(
 def iterate_converted(
     old: TransitionModel, new: TransitionModel, tree: ContextTree, alignments: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The same one after the other; an alignment that has been given may be replaced before the next is asked for."""
+    """`convert_alignments`, one utterance after the other. The caller may overwrite an alignment before it requests the next."""
     for group in groups(alignments):
         tids = _convert(old, new, tree, split_to_phones(old, group))
         ends = np.cumsum([len(alignment) for alignment in group.values()])[:-1]
@@ -129,12 +130,12 @@ def iterate_converted(
 
 
 def convert_alignment(old: TransitionModel, new: TransitionModel, tree: ContextTree, alignment: np.ndarray) -> np.ndarray:
-    """`convert_alignments` for a single one."""
+    """`convert_alignments` for a single alignment."""
     return convert_alignments(old, new, tree, {"this utterance": alignment})["this utterance"]
 
 
 def _convert(old: TransitionModel, new: TransitionModel, tree: ContextTree, segments: PhoneSegments) -> np.ndarray:
-    """Each (phone, tid) once: frames of a phone with the same transition-id have the same new one."""
+    """The transition-ids of the model `new` for all frames of `segments`, int32 (num_frames)."""
     for phone in np.unique(segments.phones).tolist():
         if not _same_arcs(old.topology.entry(phone), new.topology.entry(phone)):
             raise UserError(f"phone {phone} has different HMMs in the old and the new model; align again instead of converting")
@@ -142,12 +143,12 @@ def _convert(old: TransitionModel, new: TransitionModel, tree: ContextTree, segm
     pdfs = tree.pdfs(windows, old.tid2pdf_class[segments.tids])
     states = new.transition_states(old.tid2phone[segments.tids], old.tid2hmm_state[segments.tids], pdfs)
     if (states < 0).any():
-        raise UserError("the tree gives pdfs that the new model does not have; take tree and final.mdl from the same directory")
+        raise UserError("the tree gives pdfs that the new model does not have; use tree and final.mdl from the same directory")
     return new.first_tid[states] + old.tid2index[segments.tids]
 
 
 def _same_arcs(one, other) -> bool:
-    """Whether two HMMs differ in probabilities only."""
+    """Whether two HMMs differ only in probabilities."""
     def shape(entry):
         return [(state.pdf_class, [destination for destination, _ in state.transitions]) for state in entry]
 
@@ -155,7 +156,7 @@ def _same_arcs(one, other) -> bool:
 
 
 def groups(alignments: Mapping[str, np.ndarray], size: int = _UTTERANCES_PER_GROUP) -> Iterator[dict[str, np.ndarray]]:
-    """The alignments in groups of utterances, so that work arrays stay small."""
+    """The alignments in groups of utterances, to keep work arrays small."""
     keys = list(alignments)
     for first in range(0, len(keys), size):
         yield {key: alignments[key] for key in keys[first : first + size]}

@@ -1,7 +1,7 @@
 """Questions for decision trees: sets of phones found by clustering them, as Kaldi's cluster-phones and compile-questions.
 
-The Gaussian statistics of the phones' central states are split in two again and again; the phones below each node of the resulting
-hierarchy are a question. The same questions are put to every position of the window; pdf-classes are asked about by "at most i".
+The Gaussian statistics of the phones' central states are split in two recursively; the phones below each node of the resulting hierarchy
+form a question. All positions of the window have the same questions. The questions about the pdf-class are "at most i".
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def make_questions(
 ) -> Questions:
     """Questions about every position of the window and about the pdf-class.
 
-    sets         phones that are always asked about together (phones/sets.int)
-    extra        further questions (phones/extra_questions.int)
-    pdf_classes  the states whose statistics are clustered; Kaldi takes the central one of phones other than silence
+    sets         sets of phones that always occur in a question together (phones/sets.int)
+    extra        additional questions (phones/extra_questions.int)
+    pdf_classes  the states whose statistics are clustered; Kaldi uses the central one of phones other than silence
     """
     found = dict.fromkeys([*cluster_phones(stats, sets, pdf_classes, seed), *map(frozenset, extra)])
     num_classes = int(stats.key(PDF_CLASS).max()) + 1
@@ -39,7 +39,7 @@ def make_questions(
 
 
 def cluster_phones(stats: TreeStats, sets: list[list[int]], pdf_classes: Iterable[int] = (1,), seed: int = 0) -> list[frozenset[int]]:
-    """The phones below each node of the hierarchy, from the top; then every set of phones that is not among them."""
+    """The phones below each node of the hierarchy, from the root; then the sets of phones that are not among them."""
     set_of = np.full(1 + max(max(members) for members in sets), -1)
     for index, members in enumerate(sets):
         set_of[members] = index
@@ -47,7 +47,8 @@ def cluster_phones(stats: TreeStats, sets: list[list[int]], pdf_classes: Iterabl
     phone = chosen.key(chosen.central_position)
     known = (phone < len(set_of)) & (set_of[np.minimum(phone, len(set_of) - 1)] >= 0)
     if not known.any():
-        raise UserError("the tree statistics have none of the phones to be clustered; they were accumulated with another lang directory")
+        raise UserError("the tree statistics have none of the phones to be clustered; "
+                        "use the language directory that they were accumulated with")
     sums = sums_by(chosen.sums[known], set_of[phone[known]], len(sets))
     rng = generator(seed, "questions")
     nodes, found = [np.arange(len(sets))], []
@@ -59,7 +60,7 @@ def cluster_phones(stats: TreeStats, sets: list[list[int]], pdf_classes: Iterabl
 
 
 def _split(sums: np.ndarray, node: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The node's two parts by the best of several runs of k-means, or nothing if no split is better than none."""
+    """The two parts of a node by the best of several runs of k-means; empty if no split increases the likelihood."""
     if len(node) < 2:
         return []
     runs = [_two_means(sums[node], rng) for _ in range(_NUM_TRIES)]
@@ -70,7 +71,7 @@ def _split(sums: np.ndarray, node: np.ndarray, rng: np.random.Generator) -> list
 
 
 def _two_means(sums: np.ndarray, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """(log-likelihood, side of each point): from a random start, move single points between two Gaussians while the likelihood grows."""
+    """(log-likelihood, side of each point): start at random, move single points between two Gaussians while the likelihood increases."""
     side = rng.permutation(len(sums)) % 2 == 0
     total = _likelihood_of(sums, side)
     for _ in range(_NUM_ITERS * len(sums)):
@@ -87,14 +88,14 @@ def _likelihood_of(sums: np.ndarray, side: np.ndarray) -> float:
 
 
 def _after_each_move(sums: np.ndarray, side: np.ndarray) -> np.ndarray:
-    """The log-likelihood after point i alone has changed its side, for all i."""
+    """The log-likelihood after moving only point i to the other side, for all i."""
     one, two = sums[side].sum(axis=0), sums[~side].sum(axis=0)
     change = np.where(side, -1.0, 1.0)[:, None] * sums
     return log_likelihood(one + change) + log_likelihood(two - change)
 
 
 def read_int_lines(path: Path) -> list[list[int]]:
-    """Lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and line."""
+    """Read lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and line."""
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         try:

@@ -1,11 +1,11 @@
-"""Decision trees by greedy splitting, as Kaldi's build-tree, and what follows from them: the first model, its Gaussians.
+"""Decision trees by greedy splitting, as Kaldi's build-tree, and the first model of a tree.
 
-Every root of phones/roots.int begins with one leaf (or one per pdf-class). Again and again the leaf and the question with the largest gain
+Every root of phones/roots.int begins with one leaf (or one per pdf-class). In each step, the leaf with the question of the largest gain
 
     gain = L(yes) + L(no) - L(leaf)
 
-(`tree_stats`) are split, until there are `max_leaves` leaves or no gain reaches `thresh`. Then leaves of one root whose merging loses
-less than `cluster_thresh` (by default the smallest gain of a split) become one pdf.
+(`tree_stats`) is split, until there are `max_leaves` leaves or no gain reaches `thresh`. Then leaves of one root are merged to one pdf if
+that loses less than `cluster_thresh` (by default the smallest gain of a split).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyasr.hmm.trees.questions import Questions
 from pyasr.hmm.trees.tree_stats import UNKNOWN, VAR_FLOOR, TreeStats, log_likelihood, sums_by
 from pyasr.io.text_tables import read_lines
 
-_TIE = 1e-8  # questions whose gains differ by less divide the data alike; the first is taken, however the sums were rounded
+_TIE = 1e-8  # relative; questions whose gains differ by less count as equal, whatever the rounding of the sums; the first is used
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,19 @@ def read_roots(path: Path) -> Roots:
         if len(words) < 3 or words[0] not in ("shared", "not-shared") or words[1] not in ("split", "not-split"):
             raise UserError(f"{path}:{number}: 'shared|not-shared split|not-split PHONE-IDS' was expected, found {' '.join(words)[:60]!r}")
         if not all(word.isdecimal() and len(word) < 10 for word in words[2:]):
-            raise UserError(f"{path}:{number}: phone ids must be integers; take roots.int, not roots.txt")
+            raise UserError(f"{path}:{number}: phone ids must be integers; use roots.int, not roots.txt")
         roots.sets.append(sorted(map(int, words[2:])))
         roots.shared.append(words[0] == "shared")
         roots.split.append(words[1] == "split")
     phones = [phone for members in roots.sets for phone in members]
     if len(set(phones)) < len(phones) or not phones:
-        raise UserError(f"{path}: a phone stands in two roots, or there is none; prepare the lang directory anew")
+        raise UserError(f"{path}: a phone is in two roots, or there is no phone; build the language directory again")
     return roots
 
 
 @dataclass
 class _Branch:
-    """A leaf while the tree grows: its events; the best split; after splitting, its two children."""
+    """A leaf of the growing tree: its events, its best split and, after the split, its two children."""
 
     events: np.ndarray
     sums: np.ndarray
@@ -73,7 +73,7 @@ class _Branch:
     pdf: int = -1
 
     def leaves(self) -> Iterable[_Branch]:
-        """The leaves below, from left (yes) to right."""
+        """The leaves below, from left (yes) to right (no)."""
         stack = [self]
         while stack:
             branch = stack.pop()
@@ -85,7 +85,7 @@ class _Branch:
 
 @dataclass(frozen=True)
 class BuiltTree:
-    """A tree and how it came about; log-likelihoods are sums over `num_frames` frames.
+    """A tree and data on its construction; log-likelihoods are sums over `num_frames` frames.
 
     splits  (gain, key, values, frames) of each split, in order
     """
@@ -100,7 +100,7 @@ class BuiltTree:
 
 
 def build_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: Topology, max_leaves: int, **limits) -> ContextTree:
-    """The tree alone of `grow_tree`, with a log line on it."""
+    """The tree of `grow_tree`, logged in one line."""
     built = grow_tree(stats, questions, roots, topology, max_leaves, **limits)
     gain = (built.log_like - built.stub_log_like) / max(built.num_frames, 1.0)
     log.info(f"tree: {built.num_split_leaves} leaves after splitting, {built.tree.num_pdfs} pdfs after clustering, "
@@ -112,10 +112,10 @@ def grow_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: To
               cluster_thresh: float = -1.0, round_leaves_to: int = 8, var_floor: float = VAR_FLOOR) -> BuiltTree:
     """Grow a tree, then cluster its leaves.
 
-    max_leaves       leaves before clustering
-    thresh           smallest gain in log-likelihood of a split
-    cluster_thresh   largest loss of a merge; below 0: the smallest gain of a split; 0: no clustering
-    round_leaves_to  go on merging to a multiple of so many leaves; 1: do not
+    max_leaves       maximum number of leaves before clustering
+    thresh           minimum gain in log-likelihood of a split
+    cluster_thresh   maximum loss of a merge; below 0: the smallest gain of a split; 0: no clustering
+    round_leaves_to  merge further until the number of pdfs is a multiple of this; 1: no rounding
     """
     _check(stats, roots, topology)
     window = stats.context_width, stats.central_position
@@ -136,7 +136,7 @@ def _sums(branches: list[_Branch]) -> np.ndarray:
 
 
 def _number_pdfs(leaves: list[_Branch], merge_below: float, round_to: int, var_floor: float) -> np.ndarray:
-    """Give every leaf its pdf, leaves that are merged the same; returns the statistics of the pdfs."""
+    """Set the pdf of every leaf, the same for merged leaves. Returns the statistics of the pdfs."""
     pdfs = cluster_leaves(_sums(leaves), np.array([leaf.stub for leaf in leaves]), merge_below, round_to, var_floor)
     for leaf, pdf in zip(leaves, pdfs.tolist()):
         leaf.pdf = pdf
@@ -147,11 +147,11 @@ def _check(stats: TreeStats, roots: Roots, topology: Topology) -> None:
     topology.check_phones([phone for members in roots.sets for phone in members], "phones/roots.int")
     unknown = sorted(set(np.unique(stats.key(stats.central_position)).tolist()) - set(topology.phones))
     if unknown:
-        raise UserError(f"the alignments have phone {unknown[0]}, which is not in phones/roots.int; align with this lang directory")
+        raise UserError(f"the alignments have phone {unknown[0]}, which is not in phones/roots.int; align with this language directory")
 
 
 def _plant(stats: TreeStats, stub: ContextTree) -> list[_Branch]:
-    """One branch per leaf of the stub, with the events that fall there."""
+    """One branch per leaf of the stub, with the events of the leaf."""
     pdf_of = stub.pdfs(stats.events[:, :-1], stats.events[:, -1])
     order = np.argsort(pdf_of, kind="stable")
     parts = np.split(order, np.searchsorted(pdf_of[order], np.arange(1, stub.num_pdfs)))
@@ -169,14 +169,14 @@ def _log_like(branch: _Branch, var_floor: float) -> float:
 
 
 class _Splitter:
-    """Splits branches in the order of their gains."""
+    """Splits branches in descending order of gain."""
 
     def __init__(self, stats: TreeStats, questions: Questions, var_floor: float):
         self.stats, self.questions, self.var_floor = stats, questions, var_floor
         self.answers = {key: _answer_matrix(sets, int(stats.key(key).max()) + 1) for key, sets in questions.items() if sets}
 
     def grow(self, branches: list[_Branch], num_leaves: int, max_leaves: int, thresh: float) -> list[tuple]:
-        """Split until there are `max_leaves` leaves in all, of which there are `num_leaves` now; returns `BuiltTree.splits`."""
+        """Split until the number of leaves, now `num_leaves`, is `max_leaves`. Returns `BuiltTree.splits`."""
         heap: list[tuple[float, int, _Branch]] = []
         count, splits = 0, []
         for branch in branches:
@@ -190,7 +190,7 @@ class _Splitter:
         return splits
 
     def find_best(self, branch: _Branch) -> float:
-        """Find the branch's best question; returns its gain, 0 if none has any."""
+        """Find the best question of the branch. Returns its gain; 0 if no question has a gain."""
         for key, answers in sorted(self.answers.items()):
             values = self.stats.key(key)[branch.events]
             if len(values) == 0 or values.min() == UNKNOWN or values.min() == values.max():
@@ -202,7 +202,7 @@ class _Splitter:
         return branch.gain
 
     def _gains(self, answers: np.ndarray, values: np.ndarray, branch: _Branch) -> np.ndarray:
-        """The gain of each question: the statistics on its yes side are a product of the 0/1 answers with the sums by value."""
+        """The gain of each question. The statistics of its yes side are the product of the 0/1 answers and the sums by value."""
         present, index = np.unique(values, return_inverse=True)
         by_value = sums_by(self.stats.sums[branch.events], index, len(present))
         chosen = answers[:, present]
@@ -220,7 +220,7 @@ class _Splitter:
 
 
 def _answer_matrix(sets: list[frozenset[int]], num_values: int) -> np.ndarray:
-    """1 where a value belongs to a question's set: float64 (questions, values)."""
+    """1 for each value in the set of a question, float64 (questions, values)."""
     answers = np.zeros((len(sets), num_values))
     for row, values in zip(answers, sets):
         row[[value for value in values if 0 <= value < num_values]] = 1.0
@@ -228,7 +228,7 @@ def _answer_matrix(sets: list[frozenset[int]], num_values: int) -> np.ndarray:
 
 
 def _graft(stub: Node, branches: list[_Branch]) -> Node:
-    """The stub with its leaves replaced by what has grown from them."""
+    """The stub with its leaves replaced by the grown branches."""
     if isinstance(stub, Leaf):
         return _grown(branches[stub.pdf])
     if isinstance(stub, Split):
@@ -237,7 +237,7 @@ def _graft(stub: Node, branches: list[_Branch]) -> Node:
 
 
 def _grown(root: _Branch) -> Node:
-    """A branch as a tree. Without recursion: splits of one value at a time make deep trees."""
+    """A branch as a tree, without recursion, because splits of one value at a time result in deep trees."""
     order, stack, nodes = [], [root], {}
     while stack:
         branch = stack.pop()
@@ -261,7 +261,7 @@ def init_model_from_stats(
     occupancies = sums[:, 0].copy()
     empty = occupancies <= 0
     if empty.any():
-        log.warning(f"tree: {int(empty.sum())} pdfs (first {int(np.argmax(empty))}) have no data; they begin with the Gaussian of all data")
+        log.warning(f"tree: {int(empty.sum())} pdfs (the first is {int(np.argmax(empty))}) have no data; they get the Gaussian of all data")
         sums[empty] = stats.sums.sum(axis=0)
     dim = sums.shape[1] // 2
     means, squares = sums[:, 1 : 1 + dim] / sums[:, :1], sums[:, 1 + dim :] / sums[:, :1]
@@ -271,5 +271,5 @@ def init_model_from_stats(
 
 def _pdfs_of_events(stats: TreeStats, tree: ContextTree) -> np.ndarray:
     if (stats.context_width, stats.central_position) != (tree.context_width, tree.central_position):
-        raise UserError(f"the tree has windows of {tree.context_width} phones, the statistics of {stats.context_width}; accumulate again")
+        raise UserError(f"the tree has windows of {tree.context_width} phones, the statistics {stats.context_width}; accumulate them again")
     return tree.pdfs(stats.events[:, :-1], stats.events[:, -1])

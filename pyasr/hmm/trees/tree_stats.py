@@ -30,9 +30,9 @@ _TAG, _MESSAGE_BYTES = 1, 1 << 24
 class TreeStats:
     """Sums for each event, in ascending order of events.
 
-    central_position  of the window
-    events  int32 (num_events, N + 1): the window, then the pdf-class; UNKNOWN around context-independent phones
-    sums    float64 (num_events, 1 + 2 D): count, sum x, sum x²
+    central_position  position of the central phone in the window
+    events            int32 (num_events, N + 1): the window, then the pdf-class; UNKNOWN around context-independent phones
+    sums              float64 (num_events, 1 + 2 D): count, sum x, sum x²
     """
 
     central_position: int
@@ -41,12 +41,12 @@ class TreeStats:
 
     @property
     def context_width(self) -> int:
-        """Phones in a window."""
+        """Number of phones in a window."""
         return self.events.shape[1] - 1
 
     @property
     def num_frames(self) -> float:
-        """Frames counted, a float as Kaldi's counts are."""
+        """Number of frames, a float as in Kaldi."""
         return float(self.sums[:, 0].sum())
 
     def key(self, key: int) -> np.ndarray:
@@ -54,12 +54,12 @@ class TreeStats:
         return self.events[:, key if key != PDF_CLASS else -1]
 
     def select(self, mask: np.ndarray) -> TreeStats:
-        """Only the events where `mask` holds."""
+        """The statistics of the events in `mask`."""
         return TreeStats(self.central_position, self.events[mask], self.sums[mask])
 
     @classmethod
     def add(cls, parts: Iterable[TreeStats]) -> TreeStats:
-        """The statistics of all parts (jobs, ranks) together."""
+        """Sum of the statistics of all parts (jobs, ranks)."""
         parts = list(parts)
         if len({(part.central_position, part.events.shape[1], part.sums.shape[1]) for part in parts}) != 1:
             raise UserError("tree statistics of different windows or feature dimensions cannot be added; accumulate them again")
@@ -75,7 +75,7 @@ class TreeStats:
 
     @classmethod
     def load(cls, path: Path) -> TreeStats:
-        """What `save` wrote. Raises UserError for any other file."""
+        """Read a file of `save`. Raises UserError for any other file."""
         content = load_arrays(path, ("central_position", "events", "sums"), "accumulate the tree statistics again")
         return cls(int(content["central_position"]), content["events"], content["sums"])
 
@@ -87,10 +87,11 @@ def accumulate_tree_stats(
     """Statistics of the utterances of `alignments`, as Kaldi's acc-tree-stats.
 
     alignments  utterance -> transition-ids (T)
-    feats       anything with feats[utterance] -> float32 (T, D); each is asked for once
-    ci_phones   context-independent phones: their windows are UNKNOWN but for the phone itself
+    feats       object with feats[utterance] -> float32 (T, D); each utterance is read once
+    ci_phones   context-independent phones: their windows are UNKNOWN except for the phone itself
 
-    Raises UserError for features of other lengths, no alignments, and more phones or a wider context than events can hold.
+    Raises UserError if lengths of features and alignments differ, if there are no alignments, or if phones or context do not fit into
+    the codes of events.
     """
     _check_events_fit(trans, context_width)
     ci_phones = np.array(sorted(ci_phones), np.int32)
@@ -100,7 +101,7 @@ def accumulate_tree_stats(
 
     codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(codes_of(group)) for group in groups(alignments))]))
     sums = None
-    for group in groups(alignments):  # again, so that no more than a group's codes are in memory
+    for group in groups(alignments):  # second pass, with the codes of one group in memory
         numbers, end = np.searchsorted(codes, codes_of(group)), 0
         for utt, tids in group.items():
             x, begin, end = np.ascontiguousarray(feats[utt], np.float32), end, end + len(tids)
@@ -108,14 +109,14 @@ def accumulate_tree_stats(
             sums = np.zeros((len(codes), 1 + 2 * x.shape[1])) if sums is None else sums
             _add_frames(x, numbers[begin:end], sums)
     if sums is None:
-        raise UserError("no alignments: there is nothing to build a tree from")
+        raise UserError("there are no alignments to build a tree from; align the data directory first")
     return TreeStats(central_position, _unpacked(codes, context_width), sums)
 
 
 def _check_length(utt: str, num_aligned: int, num_frames: int) -> None:
     if num_aligned != num_frames:
-        told = f"{num_aligned} frames in its alignment, {num_frames} in its features"
-        raise UserError(f"utterance {utt}: {told}; align again with these features")
+        found = f"{num_aligned} frames in its alignment, {num_frames} in its features"
+        raise UserError(f"utterance {utt}: {found}; align again with these features")
 
 
 def _frame_codes(trans, group, ci_phones, width, centre) -> np.ndarray:
@@ -135,11 +136,11 @@ _RADIX = 2**15  # four digits fit an int64
 
 def _check_events_fit(trans: TransitionModel, width: int) -> None:
     if (width + 1) * np.log2(_RADIX) >= 63:
-        raise UserError(f"a context of {width} phones is wider than the tree statistics can hold; use 3")
-    greatest = trans.topology.phones[-1]
-    if greatest + 1 >= _RADIX:
-        told = f"the topology has a phone {greatest}, but the tree statistics can hold phones up to {_RADIX - 2}"
-        raise UserError(f"{told}; make the lang directory from fewer phones, or with --position-dependent-phones false")
+        raise UserError(f"a context of {width} phones is too wide for the tree statistics; use 3")
+    last = trans.topology.phones[-1]
+    if last + 1 >= _RADIX:
+        found = f"the topology has a phone {last}, but the tree statistics support phones up to {_RADIX - 2}"
+        raise UserError(f"{found}; build the language directory with fewer phones, or with --position-dependent-phones false")
 
 
 def _unpacked(codes: np.ndarray, width: int) -> np.ndarray:
@@ -149,9 +150,9 @@ def _unpacked(codes: np.ndarray, width: int) -> np.ndarray:
 
 
 def reduced(own: TreeStats | None, comm) -> TreeStats | None:
-    """On rank 0 the statistics of all ranks together, elsewhere None; `own` is None on a rank without any.
+    """The sum of the statistics of all ranks on rank 0, None elsewhere. `own` is None on a rank without statistics.
 
-    Rank 0 adds those of one rank after the other, which come in messages of up to 16 MB. Every rank must call this.
+    Rank 0 adds the statistics of one rank after the other, received in messages of up to 16 MB. Every rank must call this.
     """
     if comm.rank > 0:
         shape = [*own.events.shape, own.sums.shape[1], own.central_position] if own else [0, 0, 0, 0]
@@ -168,7 +169,7 @@ def reduced(own: TreeStats | None, comm) -> TreeStats | None:
 
 
 def _receive(comm, rank: int) -> TreeStats | None:
-    """What `reduced` sends on another rank."""
+    """Receive the statistics that `reduced` sends on `rank`."""
     shape = np.empty(4, np.int64)
     comm.receive(shape, _TAG, rank)
     num_events, width, columns, central_position = shape.tolist()
@@ -182,7 +183,7 @@ def _receive(comm, rank: int) -> TreeStats | None:
 
 
 def _pieces(array: np.ndarray) -> list[np.ndarray]:
-    """Views of the rows, of up to 16 MB each."""
+    """Views of consecutive rows, of up to 16 MB each."""
     rows = max(_MESSAGE_BYTES // array[:1].nbytes, 1)
     return [array[begin : begin + rows] for begin in range(0, len(array), rows)]
 
@@ -199,7 +200,7 @@ def log_likelihood(sums: np.ndarray, var_floor: float = VAR_FLOOR) -> np.ndarray
 
 
 def sums_by(sums: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
-    """Rows added up by `index`: (size, columns)."""
+    """Sums of the rows with the same `index`: (size, columns)."""
     out = np.zeros((size, sums.shape[1]))
     _add_rows(sums, np.asarray(index), out)
     return out

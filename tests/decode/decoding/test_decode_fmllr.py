@@ -135,7 +135,7 @@ def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
 
 
 @pytest.mark.parametrize("change, told", [
-    (dict(ilabels=lambda lattice: np.where(lattice.ilabels % 2, lattice.ilabels, lattice.ilabels % (2 * NUM_WORDS) + 2)), "around frame .* no path"),
+    (dict(ilabels=lambda lattice: np.where(lattice.ilabels % 2, lattice.ilabels, lattice.ilabels % (2 * NUM_WORDS) + 2)), "not a path .* around frame"),
     (dict(ilabels=lambda lattice: np.where(lattice.ilabels > 0, lattice.ilabels + 2 * NUM_WORDS, 0)), "transition-id [0-9]+ in frame"),
 ])
 def test_lattices_of_another_system_are_refused(exp, decoded, tmp_path, change, told):

@@ -1,4 +1,4 @@
-"""Alignments of copies: each that of the utterance it is a copy of, at the same speed."""
+"""Alignments of copies of utterances are those of the original utterances at the same speed."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,8 @@ def test_names_before_copying():
 
 def test_what_does_not_fit(made):
     path, _ = made
-    with pytest.raises(UserError, match=r"ali: 1 of 14 utterances have .*its original has another number of frames \(.*sp0.9-bob-0\); align what"):
+    told = r"ali: 1 of 14 utterances have .*its original has a different number of frames \(.*sp0.9-bob-0\); align the originals of"
+    with pytest.raises(UserError, match=told):
         run_here("copy_ali_dir.py", "--max-missing", 0, path / "data", path / "ali", path / "out")
     write_int_vectors(path / "ali/ali.1.gz", {})
     with pytest.raises(UserError, match=r"8 of 14 .*: its original is not aligned \(ann-0 "):

@@ -1,4 +1,4 @@
-"""Utterances that an alignment or a GMM training loses: many end the step, few are told in a line, none changes another's alignment."""
+"""Utterances that an alignment or a GMM training loses: many end the step, few are logged, none changes another one's alignment."""
 
 import re
 import shutil
@@ -49,7 +49,7 @@ def keep_features(data: Path, num: int) -> None:
 
 
 def programs(lang: Path, mono: Path, out: Path) -> dict[str, tuple]:
-    """{step: its words but for the data directory}"""
+    """{step: its arguments except for the data directory}"""
     return {"align_si.py": (ALIGN, (lang, mono / "mono", out)), "align_fmllr.py": (ALIGN, (lang, mono / "sat", out)),
             "train_mono.py": ((*SHORT, "--deltas", 0), (lang, out)), "train_deltas.py": ((*SHORT, *TREE), (lang, mono / "mono", out)),
             "train_lda_mllt.py": ((*SHORT, *TREE, "--dim", 4, "--mllt-iters", "2"), (lang, mono / "mono", out)),
@@ -76,8 +76,9 @@ def test_a_step_without_a_usable_transcript_ends_before_its_job(program, corpus,
     for texts, told in (
         (dict.fromkeys(utterances, ""), f"{data}: no utterance can be used: 40: its transcript is empty \\(s0-000 .*; run utils/validate_data_dir.py"),
         ({"other": "w1"}, f"{data}: no utterance can be used: 40: no line in text \\("),
-        (dict.fromkeys(utterances, "<s> w1"), f"{data}: no utterance can be used: 40: its transcript holds the symbol <s>, which is no word"),
-        (dict.fromkeys(utterances, "zebra"), f"{data}/text: not one of its words is in {corpus[1]}/words.txt .it begins with 'zebra'"),
+        (dict.fromkeys(utterances, "<s> w1"),
+         f"{data}: no utterance can be used: 40: its transcript contains the symbol <s>, which is not a word"),
+        (dict.fromkeys(utterances, "zebra"), f"{data}/text: none of its words is in {corpus[1]}/words.txt .it begins with 'zebra'"),
     ):
         write_table(data / "text", texts)
         with pytest.raises(UserError, match=f"^{told}"):
@@ -125,7 +126,7 @@ def test_a_training_stops_at_its_last_alignment_and_goes_on_from_there_with_a_gr
     capfd.readouterr()
     run_here("train_deltas.py", "--max-missing", 0.99, *words, *places, threads=True)
     told = capfd.readouterr().out
-    assert "resuming" in told and "going on with iteration 4" in told and len(read_table(tmp_path / "tri" / "failed_utterances")) > 4
+    assert "resuming" in told and "resuming at iteration 4" in told and len(read_table(tmp_path / "tri" / "failed_utterances")) > 4
 
 
 def test_few_losses_are_one_line(corpus, data, tmp_path, caplog):
@@ -133,12 +134,12 @@ def test_few_losses_are_one_line(corpus, data, tmp_path, caplog):
     with caplog.at_level("INFO", "pyasr"):
         run_here("train_mono.py", *SHORT, "--deltas", 0, data, corpus[1], tmp_path / "mono")
     lost, = set(read_table(data / "text")) - set(read_table(data / "feats.scp"))
-    told = f"1 of 40 utterances have no alignment: 1: no features in feats.scp ({lost}); failed_utterances names all"
+    told = f"1 of 40 utterances have no alignment: 1: no features in feats.scp ({lost}); failed_utterances lists all"
     assert told in [record.message for record in caplog.records]
 
 
 def test_where_nothing_is_aligned_the_commonest_reasons_are_told(corpus, mono, data, tmp_path):
-    """Of the first utterance it is another one."""
+    """The transcript of the first utterance is wrong."""
     text = read_table(data / "text")
     first, *others = text
     write_table(data / "text", dict.fromkeys(others, " ".join([*text.values()][0].split() * 60)) | {first: ""})
@@ -165,7 +166,7 @@ def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpu
     utt = sorted(texts)[7]
     write_table(data / "text", texts | {utt: f"{texts[utt]} {symbol}"})
     run_here("align_si.py", *ALIGN, data, corpus[1], mono / "mono", tmp_path / "ali")
-    assert read_table(tmp_path / "ali" / "failed_utterances") == {utt: f"its transcript holds the symbol {symbol}, which is no word"}
+    assert read_table(tmp_path / "ali" / "failed_utterances") == {utt: f"its transcript contains the symbol {symbol}, which is not a word"}
     sound, found = read_job_archives(tmp_path / "sound"), read_job_archives(tmp_path / "ali")
     assert sound.keys() - found.keys() == {utt} and all(np.array_equal(found[key], sound[key]) for key in found)
     problem, = validate(data)

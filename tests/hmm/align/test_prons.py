@@ -26,7 +26,7 @@ SYSTEM = KALDI / "exp/tri1"
 
 
 def plain_phones(alignment, trans) -> list[tuple[int, int]]:
-    """(phone, frames), frame by frame: a phone begins where an arc out of its first state is no self-loop."""
+    """(phone, frames), frame by frame: a phone begins at an arc out of its first state that is not a self-loop."""
     found = []
     for tid in alignment.tolist():
         if trans.tid2hmm_state[tid] == 0 and not trans.is_self_loop[tid]:
@@ -61,7 +61,7 @@ def plain():
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
-    """What steps/get_prons.py makes."""
+    """The output of steps/get_prons.py."""
     out = tmp_path_factory.mktemp("prons") / "prons"
     done = subprocess.run([sys.executable, ROOT / "steps/get_prons.py", KALDI / "data", KALDI / "lang", SYSTEM, out],
                           capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
@@ -90,7 +90,7 @@ def test_counts_of_pronunciations(out, plain):
 
 
 def test_counts_of_silences_and_neighbours(out, plain):
-    """Every place between words, once with what is on its left and once with what is on its right."""
+    """Every position between words, once with the item to its left and once with the item to its right."""
     around, bigrams = Counter(), Counter()
     for tokens in plain.values():
         sequence = [("<s>",), *(base(token) for token, _ in tokens), ("</s>",)]
@@ -138,7 +138,7 @@ def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
     counts = count_prons(tmp_path, 1)
     assert counts.bigrams.total() == sum(len(text[utt].split()) + 1 for utt in read_int_vectors(SYSTEM / "ali.1.gz") if utt != odd)
     (tmp_path / "data/text").write_text("".join(f"{utt} w0 w0 w0 w0 w0 w0\n" for utt in text))
-    with pytest.raises(UserError, match="no alignment holds the words of .*data/text in the pronunciations of"):
+    with pytest.raises(UserError, match="no alignment contains the words of .*data/text in the pronunciations of"):
         run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
 
 
@@ -146,18 +146,18 @@ def test_alignments_of_other_utterances_are_told_by_their_reason(tmp_path, caplo
     text, utts = read_table(KALDI / "data/text"), sorted(read_int_vectors(SYSTEM / "ali.1.gz"))
     (tmp_path / "data").mkdir()
     write_table(tmp_path / "data/text", {f"x{utt}": words for utt, words in text.items()})
-    with pytest.raises(UserError, match=f"no alignment holds .*: [0-9]+: no line in {tmp_path}/data/text .*; give the data and language"):
+    with pytest.raises(UserError, match=f"no alignment contains .*: [0-9]+: no line in {tmp_path}/data/text .*; give the data and language"):
         run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
     write_table(tmp_path / "data/text", {utt: words for utt, words in text.items() if utt not in utts[:2]})
     caplog.clear()
     run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "prons")
-    assert f"2 utterances of {SYSTEM} left out: no line in {tmp_path}/data/text: {' '.join(utts[:2])}" in caplog.text
+    assert f"2 utterances of {SYSTEM} skipped: no line in {tmp_path}/data/text: {' '.join(utts[:2])}" in caplog.text
     assert not list((tmp_path / "prons").glob("left_out*"))
 
 
 @pytest.mark.parametrize("empty", [True, False])
 def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty, plain, tmp_path):
-    """Its transcripts are others, or it holds nothing at all."""
+    """The data directory has other transcripts, or none."""
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     first = read_int_vectors(ali / "ali.1.gz")
     write_int_vectors(ali / "ali.1.gz", {} if empty else first)
@@ -203,7 +203,7 @@ def test_a_ctm_of_transcripts(plain, tmp_path):
 
 
 def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
-    """Two lack theirs; of two alignments the data directory knows nothing, and of a third no words."""
+    """Two alignments are missing; two others are not in the data directory, and a third one has no words there."""
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     first = read_int_vectors(ali / "ali.1.gz")
     gone, strange, silent = list(first)[:2], sorted(read_int_vectors(ali / "ali.2.gz"))[:2], list(first)[2]
@@ -228,7 +228,7 @@ def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
 
 
 def test_symbols_in_a_transcript_leave_its_utterance_out(tmp_path):
-    """Of alignments that an aligner made which took them for words."""
+    """In alignments by an aligner that treated them as words."""
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(data / "text")
     utt = sorted(text)[0]

@@ -1,4 +1,4 @@
-"""GMM likelihoods, statistics and updates against their definitions in float64; model files against kept bits and damage."""
+"""GMM likelihoods, statistics and updates against their definitions in float64; model files keep all bits; damaged ones are detected."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_log_likelihoods_of_some_pdfs(model, feats):
 
 @pytest.mark.parametrize("dim", [1, 3, 6, 13])
 def test_blocks_of_frames_are_scored_as_whole_utterances(dim):
-    """The kernel that alignment calls, with odd and even numbers of Gaussians and dimensions that are no multiple of its step."""
+    """The kernel that alignment calls, with odd and even numbers of Gaussians and dimensions that are not a multiple of its step."""
     model = random_model(num_pdfs=6, max_gauss=7, dim=dim, seed=dim)
     feats = np.random.default_rng(3).standard_normal((37, dim)).astype(np.float32)
     blocks = augmented_blocks(feats)
@@ -71,7 +71,7 @@ def test_boost(model, feats):
 
 
 def test_features_of_another_dimension(model, feats):
-    with pytest.raises(UserError, match="dimension 6, but the GMM was trained on 7"):
+    with pytest.raises(UserError, match="dimension 6, but the GMM was trained on dimension 7"):
         model.log_likelihoods(feats[:, :6])
 
 
@@ -135,7 +135,7 @@ def test_statistics(model, feats):
 
 
 def test_em_is_that_of_float64(feats):
-    """Ten iterations of EM, ours and a plain one; the likelihood never falls."""
+    """Ten iterations of EM, ours and a plain one; the likelihood never decreases."""
     model = random_model(3, 3, DIM, seed=8, spread=1.0)
     pdfs = random_pdfs(len(feats), 3)
     options = GmmUpdateOptions(min_gaussian_occupancy=0.0, min_variance=0.01)

@@ -1,4 +1,4 @@
-"""Which files decide whether what was trained on alignments, or decoded with transforms, is up to date: all that are read, of all jobs."""
+"""Fingerprints of trainings on alignments and of decoding with transforms include all files that are read, of all jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models and trees of another kind than a step needs: it says what is there and which step makes what it needs, before any job."""
+"""Models and trees of a kind that a step cannot use: an error before any job names the kind, and the steps that write the right one."""
 
 import shutil
 from pathlib import Path
@@ -13,9 +13,9 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.model.model_file import check_gmm, read_model, read_transitions, read_tree, write_model
 from pyasr.tensor.file import save_tensors
 
-GMM = "give the directory of a GMM system, which steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py made"
-MODEL = "expected a transition model; give the final.mdl that the training of the model wrote"
-TREE = "expected a decision tree; give the tree that the training of the model wrote beside final.mdl"
+GMM = "give the directory of a GMM system, written by steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py"
+MODEL = "expected a transition model; give the final.mdl written by the training of the model"
+TREE = "expected a decision tree; give the tree that the training of the model wrote to the directory of final.mdl"
 
 
 @pytest.fixture(params=[True, False], ids=["binary", "text"])
@@ -57,7 +57,7 @@ def test_a_model_in_the_place_of_a_tree(system):
         read_tree(system / "final.mdl")
 
 
-@pytest.mark.parametrize("behind, found", [(b"", "a transition model alone, without GMMs"),
+@pytest.mark.parametrize("behind, found", [(b"", "a transition model without GMMs"),
                                            (b"<Nnet3> ", r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs"),
                                            (b"<Nnet> ", r"a network of Kaldi's nnet1 or nnet2 \(<Nnet>\), expected diagonal GMMs"),
                                            (b"<SGMM> ", r"a subspace GMM \(<SGMM>\), expected diagonal GMMs")])  # fmt: skip
@@ -76,14 +76,15 @@ def corpus(tmp_path_factory):
 
 
 def broken(model: Path, what: str) -> str:
-    """Spoil a system in one way; a pattern of the sentence on it."""
+    """Damage a system in one way. Returns a pattern of the error message."""
     trans = random_transitions(triphone_tree())
     if what == "a network":
         (model / "final.nnet").touch()
-        return f"^{model}: a network \\(final.nnet\\), expected a GMM system; {GMM}; a network aligns with steps/align_dnn.py and decodes with"
+        return (f"^{model}: a network \\(final.nnet\\), expected a GMM system; {GMM}; "
+                "to align or decode with a network, run steps/align_dnn.py or steps/decode.py")
     if what == "transitions alone":
         trans.write(model / "final.mdl")
-        return f"^{model}/final.mdl: a transition model alone, without GMMs; {GMM}$"
+        return f"^{model}/final.mdl: a transition model without GMMs; {GMM}$"
     if what == "a tree":
         shutil.copy(model / "tree", model / "final.mdl")
         return f"^{model}/final.mdl: found a decision tree, {MODEL}$"

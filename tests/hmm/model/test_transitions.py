@@ -134,7 +134,7 @@ def test_model_that_does_not_fit_its_topology(tmp_path, model):
     ("<State> 1 <PdfClass> 1", "<State> 2 <PdfClass> 1", "state 1 was expected, found state 2"),
     ("3 4 5 7 8", "2 4 5 7 8", "phone 2 has two topologies"),
     ("<State> 3 </State>", "<State> 3 <PdfClass> 2 <Transition> 3 1.0 </State>", "last state must be final"),
-    ("<Transition> 1 0.25", "<Transition> 9 0.25", "one to a state that is not there"),
+    ("<Transition> 1 0.25", "<Transition> 9 0.25", "one to a state that does not exist"),
     ("<Transition> 1 0.25", "<Transition> 1 1.25", r"probability outside \(0, 1\]"),
     ("<PdfClass> 2", "<PdfClass> 5", "without a gap"),
     ("<PdfClass> 2", "<ForwardPdfClass> 2", "chain topology"),
@@ -149,7 +149,7 @@ def test_topology_without_some_phones(topology):
     topology.check_phones([1, 2, 3, 4, 5, 7, 8])
     with pytest.raises(UserError, match=r"lang/topo: the topology does not match the phones \(phones 6 9 without HMM\)"):
         topology.check_phones(range(1, 10), "lang/topo")
-    with pytest.raises(UserError, match="7 8 in the topology only"):
+    with pytest.raises(UserError, match="7 8 only in the topology"):
         topology.check_phones(range(1, 6))
     with pytest.raises(UserError, match="phone 6 has no HMM"):
         topology.entry(6)

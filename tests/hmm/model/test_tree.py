@@ -95,7 +95,7 @@ def test_round_trip(tmp_path, tree, binary):
 
 
 def test_deep_tree(tmp_path):
-    """As deep as questions about single values can make one: deeper than Python's stack."""
+    """The deepest tree of questions about single values, deeper than Python's stack."""
     node = Leaf(0)
     for depth in range(1, 3000):
         node = Split(0, frozenset({depth}), Leaf(depth), node)
@@ -131,9 +131,9 @@ def test_truncated_tree(tmp_path, tree):
 
 
 @pytest.mark.parametrize("old, new, message", [
-    ("TE 1 9 (", "TE 1 4000000 (", "a table of 4000000 nodes is impossible"), ("3 1 ToPdf", "3 3 ToPdf", "a window of 3 phones"),
+    ("TE 1 9 (", "TE 1 4000000 (", "a table of 4000000 nodes does not fit"), ("3 1 ToPdf", "3 3 ToPdf", "a window of 3 phones"),
     ("SE 0 [", "SE 5 [", "position 5 in a window of 3"), ("CE 3", "CE -3", "-3 is not a pdf"),
-    ("CE 3", "NULL", "without one of its branches"),
+    ("CE 3", "NULL", "lacks one of its branches"),
     ("CE 3", "XE 3", "CE or SE or TE or NULL was expected"), ("SE -1 [ 0 1 ]", "SE -1 [ 0 x ]", "a list of integers"),
 ])
 def test_broken_trees(kaldi, old, new, message):

@@ -1,4 +1,4 @@
-"""Outcomes that are no error and of little use are told on the screen: small trees and models, speakers that are not adapted."""
+"""Warnings on the screen about results of little use: small trees and models, speakers that are not adapted."""
 
 import shutil
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_iterations_that_would_each_add_less_than_one_gaussian(corpus, mono, tmp
     late = num_gauss - num_pdfs + 1
     words = ("--max-iter-inc", late, "--num-iters", late + 1, "--num-gauss", num_gauss, "--deltas", 0)
     run_here("train_mono.py", *SHORT, *words, *corpus, tmp_path / "mono", threads=True)
-    cause = f"each iteration up to --max-iter-inc {late} adds the same whole number, which gives at most {num_pdfs}"
+    cause = f"each iteration up to --max-iter-inc {late} adds the same integer, which gives at most {num_pdfs} Gaussians"
     assert f"{num_pdfs} Gaussians (--num-gauss {num_gauss}): {cause}; lower --max-iter-inc or raise --num-gauss" in told(caplog)
 
 
@@ -85,22 +85,22 @@ def every_utterance_a_speaker(data: Path) -> None:
 def test_speakers_with_too_little_speech(corpus, mono, tmp_path, caplog):
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     every_utterance_a_speaker(data)
-    reason = f"{data}: none of 40 speakers is adapted by fMLLR, as each has too little speech (each utterance has its own speaker in"
+    reason = f"{data}: none of 40 speakers is adapted by fMLLR, because each has too little speech (each utterance has its own speaker in"
     run_here("train_sat.py", *SHORT, *SIZE, *TREE, data, corpus[1], mono, tmp_path / "sat", threads=True)
-    assert reason in told(caplog) and "lower --fmllr-min-count 500, or give utterances their real speakers" in told(caplog)
+    assert reason in told(caplog) and "lower --fmllr-min-count 500, or assign utterances to their real speakers" in told(caplog)
     caplog.clear()
     run_here("align_fmllr.py", "--nj", 1, "--beam", 30, data, corpus[1], tmp_path / "sat", tmp_path / "ali", threads=True)
     assert reason in told(caplog)
     caplog.clear()
     run_here("make_fmllr_feats.py", "--nj", 1, "--transform-dir", tmp_path / "ali", data, tmp_path / "sat", tmp_path / "adapted")
-    assert reason in told(caplog) and f"make {tmp_path}/ali with a lower --fmllr-min-count" in told(caplog)
+    assert reason in told(caplog) and f"estimate {tmp_path}/ali again with a lower --fmllr-min-count" in told(caplog)
     caplog.clear()
     run_here("align_fmllr.py", "--nj", 1, "--fmllr-update-type", "none", data, corpus[1], tmp_path / "sat", tmp_path / "plain", threads=True)
     assert "adapted" not in told(caplog)
 
 
 def test_the_share_of_the_data_counts(corpus, mono, tmp_path, caplog):
-    """Of four speakers two or three keep the identity."""
+    """Two or three of four speakers keep the identity."""
     run_here("align_fmllr.py", "--nj", 1, "--beam", 30, "--fmllr-min-count", 100, *corpus, mono, tmp_path / "ali", threads=True)
     speakers = sorted(read_transforms(tmp_path / "ali"))
     for number in (1, len(speakers) - 1):

@@ -1,4 +1,4 @@
-"""Frames in rounds and in files are those of one array, whatever the limit is; trainings within any limit end with the same bytes."""
+"""Frames in rounds and in files are those of one array, whatever the limit; trainings with any limit end with the same bytes."""
 
 import dataclasses
 import weakref
@@ -81,7 +81,7 @@ def test_rounds_give_the_blocks_of_one_array(small_blocks, most_rows, in_order):
 
 
 def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
-    """All frames at once are one round; where blocks are handed on as they fill, a place of one block for each pdf is enough for it."""
+    """All frames at once are one round; if full blocks are yielded, a buffer of one block per pdf is enough for it."""
     for most_rows, in_order, num_rounds in ((10_000, True, 1), (8 * BLOCK, False, 1), (4 * BLOCK, False, 2)):
         source = Utterances()
         for _ in pdf_order.in_rounds(source, source.counts, most_rows, in_order):
@@ -91,7 +91,7 @@ def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
 
 @pytest.mark.parametrize("most_rows", [BLOCK, 100, 10_000])
 def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
-    """As often as they are wanted, with one reading of the utterances; also where an utterance is longer than memory allows."""
+    """Frames can be read repeatedly although utterances are read once, also if an utterance is longer than memory allows."""
     source = Utterances()
     file = FrameFile(source, source.counts, most_rows, tmp_path)
     expected = list(by_pdf(source.frames, source.all_pdfs))
@@ -103,7 +103,7 @@ def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
 
 
 def test_disks_without_room_are_told(tmp_path, monkeypatch):
-    """Known before, for all ranks together, or when it is full."""
+    """Detected in advance, for all ranks together, or when the disk is full."""
     told, source = [], Utterances()
     num_bytes = 12 * int(source.counts.sum())
     monkeypatch.setattr(frame_file.log, "warning", told.append)
@@ -112,14 +112,14 @@ def test_disks_without_room_are_told(tmp_path, monkeypatch):
     assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(told) == 1
     monkeypatch.setattr(frame_file.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "w+b"))
     assert Scratch(tmp_path, 3).write(source, source.counts, 100) is None
-    assert told[1].endswith(f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little room for them: they are "
-                            "read from their archives more often")  # fmt: skip
+    assert told[1].endswith(f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little space: they are read "
+                            "from their archives more often; free disk space, or raise --max-store-mb")  # fmt: skip
 
 
 def test_accumulation_sums_in_one_order():
-    """Whatever the order of pdfs: all sums and the log-likelihood are the same to the bit."""
+    """All sums and the log-likelihood are bit-identical for any order of pdfs."""
     rng, model = np.random.default_rng(3), random_model(40, 3, 5)
-    feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)  # of sums that have to be rounded
+    feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)  # their sums need rounding
     pdfs = rng.integers(-1, 40, 9000)
     frames = list(by_pdf(feats, pdfs))
     one = GmmStats.zeros(model)
@@ -136,7 +136,7 @@ def corpus(tmp_path_factory):
 
 
 def chain(corpus, path: Path, num_ranks: int) -> None:
-    """One system of each kind in directories of `path`, each from the last, and an alignment."""
+    """One system of each kind in directories of `path`, each from the previous one, and an alignment."""
     tree, inputs = TreeOptions(num_leaves=30, cluster_thresh=0.0), InputOptions(deltas=1)
     deltas = TriphoneSpec(*corpus, path / "mono", path / "deltas", tree, TRAIN, inputs)
     lda = TriphoneSpec(*corpus, path / "deltas", path / "lda", tree, TRAIN, InputOptions(splice_left=1, splice_right=1))
@@ -152,7 +152,7 @@ def chain(corpus, path: Path, num_ranks: int) -> None:
 
 @pytest.fixture(scope="module")
 def trained(corpus, small_blocks, tmp_path_factory):
-    """The chain of a limit that all frames are within."""
+    """The chain with a limit that all frames fit in."""
     path = tmp_path_factory.mktemp("trained")
     chain(corpus, path, 2)
     return path
@@ -164,7 +164,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("disk", [True, False])
 def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, trained, tmp_path, monkeypatch):
-    """With all frames in memory at once, and with a hundred, where the disk has room for all and where it has none."""
+    """With all frames in memory, and with a hundred, on a disk with space for all and on a full one."""
     monkeypatch.setattr(gmm_shard, "reserve", lambda *_: 3000)
     if not disk:
         monkeypatch.setattr(Scratch, "write", lambda *_: None)
@@ -175,7 +175,7 @@ def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, traine
 
 
 def test_statistics_of_one_speaker_at_a_time_are_in_memory(corpus, trained, tmp_path, monkeypatch):
-    """Those of speakers whom no other rank has."""
+    """Statistics of speakers that are on no other rank."""
     alive, most, real = weakref.WeakSet(), [], FmllrStats.zeros.__func__
 
     def watched(cls, dim):

@@ -1,4 +1,4 @@
-"""Memory of a shard: it grows by 100 bytes a frame at most; limits, and what is free; what does not fit lies on disk."""
+"""Memory of a shard: at most 100 bytes per frame; limits and free memory; data that do not fit are on disk."""
 
 import tracemalloc
 
@@ -95,7 +95,7 @@ def test_frames_stay_in_memory_or_on_disk(corpus, long_corpus, tmp_path, monkeyp
 
 def test_what_is_not_enough_is_one_sentence(tmp_path, monkeypatch):
     data, comm = tmp_path / "data", SoloComm()
-    sentence = "^--max-store-mb 3 is too little for what is kept of 1000000 frames and a block of features; give 6 or more$"
+    sentence = "^--max-store-mb 3 is too little for 1000000 frames and a block of features; give 6 or more$"
     with pytest.raises(UserError, match=sentence):
         reserve(data, 1_000_000, MemoryOptions(3), comm)
     assert reserve(data, 1_000_000, MemoryOptions(6), comm) == 2_000_000
@@ -103,23 +103,23 @@ def test_what_is_not_enough_is_one_sentence(tmp_path, monkeypatch):
     assert reserve(data, 2_000_000, MemoryOptions(), comm) == 160_000_000
     assert reserve(data, 10**9, MemoryOptions(), comm) == 1_000_000_000
     monkeypatch.setattr(shard_store.host_memory, "free_bytes", lambda: 10_000_000)
-    sentence = "data: memory is not enough: 5000000 frames of a rank take at least 22 MB, 10 MB are free for each rank; give more"
+    sentence = "data: too little memory: 5000000 frames of a rank need at least 22 MB, but 10 MB are free for each rank; use more"
     with pytest.raises(UserError, match=sentence):
         reserve(data, 5_000_000, MemoryOptions(), comm)
 
 
 def test_less_is_taken_where_less_is_free(tmp_path, monkeypatch):
-    """Of what is free, each rank of a host may take its part."""
+    """Each rank of a host may use its share of the free memory."""
     told: list[str] = []
     monkeypatch.setattr(shard_store.host_memory, "free_bytes", lambda: 48_000_000)
     monkeypatch.setattr(shard_store.log, "warning", told.append)
     rooms = run_threads(2, lambda comm: reserve(tmp_path / "data", 1_000_000, MemoryOptions(100), comm))
     assert rooms == [16_000_000] * 2
-    assert told[0].endswith("data: 24 MB of memory are free for each rank: features take 16 MB, and are read from disk more often")
+    assert told[0].endswith("data: only 24 MB of memory are free for each rank: features use 16 MB and are read from disk more often")
 
 
 def test_large_arrays_lie_on_disk(tmp_path):
-    """In a file that has no name any more."""
+    """In an unnamed file."""
     in_memory, on_disk = zeros((10, 3), np.float32, 120, tmp_path), zeros((10, 3), np.float32, 119, tmp_path)
     assert not isinstance(in_memory, np.memmap) and isinstance(on_disk, np.memmap) and not list(tmp_path.iterdir())
     on_disk[4:6] = 7
@@ -130,5 +130,5 @@ def test_features_that_change_meanwhile_are_told(corpus, tmp_path):
     own = Shard.load(FeatureReader(corpus[0], InputOptions()), LangDir(corpus[1]), 1, 1)
     utt = own.keys[2]
     own.reader._table = {**dict(own.reader._table.items()), utt: own.reader._table[own.keys[3]]}
-    with pytest.raises(UserError, match=f"data: {utt} has .* frames now, and had .* when this program began"):
+    with pytest.raises(UserError, match=f"data: {utt} has .* frames now, but had .* when this program started"):
         own.features(2)

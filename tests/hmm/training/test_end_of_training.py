@@ -24,7 +24,7 @@ CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "open"}  # audit ev
 
 
 class Killed(BaseException):
-    """The process is gone: nothing that it has begun is cleared up."""
+    """Simulates the end of the process, without any clean-up."""
 
 
 class Killer:
@@ -72,7 +72,7 @@ def content(out: Path) -> dict[str, bytes]:
 
 
 def left_over(out: Path) -> None:
-    """What `stage_output` removes before it goes on."""
+    """The removals of `stage_output` before it continues."""
     for path in out.rglob(".*.tmp"):
         path.unlink()
 
@@ -127,7 +127,7 @@ def test_a_system_with_transforms_killed_at_any_place_of_the_end(corpus, mono, t
 
 
 def test_fewer_ranks_leave_no_archives_of_more(corpus, mono, tmp_path, monkeypatch):
-    """Three ranks have written their alignments when the first is killed; one goes on."""
+    """Three ranks have written their alignments when the first is killed; one rank resumes."""
     out = tmp_path / "out"
     out.mkdir()
 

@@ -1,4 +1,4 @@
-"""What a job imports: neither numba nor torch, when its kernels have been compiled before."""
+"""Imports of a job: neither numba nor torch, if its kernels are already compiled."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec, train_rank
 from pyasr.parallel.communication.comm import SoloComm
 
-NEEDED = {"llvmlite", "kaldiio"}  # which load kernels and read features
+NEEDED = {"llvmlite", "kaldiio"}  # they load kernels and read features
 IN_VAIN = {*HEAVY, "importlib.metadata", "email.message", "difflib", "http", "asyncio", "multiprocessing", "unittest", "argparse"} - NEEDED
 
 
@@ -47,6 +47,6 @@ def imports_of_job(spec: AlignSpec) -> set[str]:
 
 
 def test_jobs_import_what_they_need(spec):
-    imports_of_job(spec)  # compiles what training has not
+    imports_of_job(spec)  # compiles the kernels that the training has not compiled
     found = imports_of_job(spec)
     assert NEEDED <= found and not found & IN_VAIN

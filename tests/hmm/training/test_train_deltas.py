@@ -110,7 +110,7 @@ def spoiled(mono: Path, tmp_path: Path, change) -> Path:
 
 
 @pytest.mark.parametrize("change, message", [
-    (lambda tids: tids[:-1], "the alignment of .* has .* frames, its features .*; align this data directory again"),
+    (lambda tids: tids[:-1], "the alignment of .* has .* frames, its features have .*; align this data directory again"),
     (lambda tids: np.full_like(tids, 30000), "has transition-id 30000"),
     (lambda tids: tids[::-1], "alignment of"),
 ])
@@ -138,7 +138,7 @@ def test_utterances_without_alignment_wait_for_the_first_realignment(corpus, mon
 @pytest.mark.parametrize("num_states", [1, 4])
 @pytest.mark.parametrize("num_sil_states", [1, 5])
 def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, num_sil_states):
-    """Some unite several phones, but not all, whatever the numbers of states."""
+    """Some questions contain several phones, but not all, whatever the numbers of states."""
     data, _ = write_corpus(tmp_path, num_utterances=30, seed=5)
     lang = write_toy_lang(tmp_path / "short", 5, num_words=12, num_phones=4, num_nonsil_states=num_states, num_sil_states=num_sil_states)
     (tmp_path / "mono").mkdir()
@@ -161,6 +161,6 @@ def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, n
 
 @pytest.mark.parametrize("program", ["train_deltas.py", "train_lda_mllt.py", "train_sat.py"])
 def test_a_single_iteration_is_refused_at_the_start(program, corpus, mono, tmp_path):
-    with pytest.raises(UserError, match="--num-iters 1: the first model of triphones is that of iteration 1, .*; give 2 or more"):
+    with pytest.raises(UserError, match="--num-iters 1: the training of triphones starts with iteration 1, .*; give 2 or more"):
         run_here(program, "--num-iters", 1, *corpus, mono, tmp_path / "tri")
     assert not list(tmp_path.iterdir())

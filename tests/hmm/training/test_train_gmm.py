@@ -75,7 +75,7 @@ def test_directory_is_complete(corpus, mono):
 
 
 def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
-    """To the step that waits for it: the last iteration, with the objective of the log."""
+    """The note to the waiting step has the last iteration, with the objective in the log."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
     said = []
     monkeypatch.setattr(train_gmm.log, "info", said.append)
@@ -87,7 +87,7 @@ def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
 
 
 def test_the_training_finds_the_phones(corpus, mono):
-    """Frames were drawn with variance 1 around means that lie far apart: so are the Gaussians."""
+    """Frames were drawn with variance 1 around distant means; the Gaussians are the same."""
     trans, gmm = read_model(mono / "final.mdl")
     shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(mono), trans.num_tids, mono)
@@ -206,12 +206,12 @@ def test_nothing_usable_is_an_error(corpus, tmp_path):
 def test_a_text_of_another_vocabulary_is_an_error(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), "STRANGE WORDS"))
-    with pytest.raises(UserError, match="data/text: not one of its words is in .*words.txt .it begins with 'STRANGE WORDS'."):
+    with pytest.raises(UserError, match="data/text: none of its words is in .*words.txt .it begins with 'STRANGE WORDS'."):
         Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
 
 
 def with_constant(corpus, data: Path, columns: list[int]) -> None:
-    """Features whose `columns` have one number in all frames, and their statistics."""
+    """Write features whose `columns` are constant, and their statistics."""
     utt2spk, stats = read_table(data / "utt2spk"), {}
     with ArkWriter(data / "feats.ark", data / "feats.scp") as writer:
         for utt, feats in load_all(corpus[0] / "feats.scp").items():
@@ -230,7 +230,7 @@ def test_columns_of_one_number_are_named(corpus, tmp_path, num_ranks, cmvn):
     for columns, told in (([2], "column 3 of the 4"), ([1, 3], "2 columns .the first is 2. of the 4")):
         with_constant(corpus, data, columns)
         spec = dataclasses.replace(spec_of((data, lang), tmp_path / "out"), inputs=InputOptions(cmvn=cmvn))
-        with pytest.raises(UserError, match=f"data: {told} that the features have .*: the same number in all frames"):
+        with pytest.raises(UserError, match=f"data: {told} features with .*: constant in all frames"):
             run_threads(num_ranks, lambda comm: train_rank(spec, comm))
 
 
@@ -265,7 +265,7 @@ def test_alignment_of_a_finished_system(corpus, mono, tmp_path):
 def test_features_of_other_dimension_than_the_model(corpus, mono, tmp_path):
     shutil.copytree(mono, tmp_path / "mono")
     InputOptions(deltas=1).save(tmp_path / "mono")
-    with pytest.raises(UserError, match="features of dimension 8, but the GMM was trained on 4"):
+    with pytest.raises(UserError, match="features of dimension 8, but the GMM was trained on dimension 4"):
         align(corpus, tmp_path / "mono", tmp_path / "out", 1)
 
 
@@ -273,7 +273,7 @@ def test_language_directory_of_another_training(corpus, mono, tmp_path):
     shutil.copytree(corpus[1], tmp_path / "lang")
     text = (tmp_path / "lang/phones.txt").read_text()
     (tmp_path / "lang/phones.txt").write_text(text.replace("P1_B ", "Q1_B "))
-    with pytest.raises(UserError, match="use the language directory of the training"):
+    with pytest.raises(UserError, match="use the language directory that the model was trained with"):
         check_phones(mono, LangDir(tmp_path / "lang"))
     check_phones(mono, LangDir(corpus[1]))
 
@@ -297,7 +297,7 @@ def test_steps_from_the_command_line(corpus, tmp_path):
 
 
 def untold(program: Path, out: Path) -> list[str]:
-    """Files of a finished output that the program's first lines do not say that it writes."""
+    """Files of a finished output that the program's documentation does not list."""
     told = ast.get_docstring(ast.parse(program.read_text())).split("Writes")[1].split("\n\n")[0]
     files = (re.sub(r"\.\d+\.", ".JOB.", path.name) for path in out.glob("[!.]*") if path.is_file())
     return [name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", told)]

@@ -87,7 +87,7 @@ def lda(corpus, mono, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sat(corpus, mono, tmp_path_factory):
-    """On the features themselves, so that the transforms can be compared with the distortions."""
+    """Trained on the features themselves, so that the transforms can be compared with the distortions."""
     return train_sat(corpus, mono, tmp_path_factory.mktemp("sat"))
 
 
@@ -97,7 +97,7 @@ def lda_sat(corpus, lda, tmp_path_factory):
 
 
 def log_like(corpus, model: Path, ali_dir: Path, transform_dir: Path | None = None) -> float:
-    """Per frame of the alignments in `ali_dir`, without the transforms' log-determinants."""
+    """Log-likelihood per frame of the alignments in `ali_dir`, without the transforms' log-determinants."""
     trans, gmm = read_model(model)
     shard = Shard.load(open_features(corpus[0], model.parent, transform_dir), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(ali_dir), trans.num_tids, ali_dir)
@@ -123,7 +123,7 @@ def test_mllt_makes_the_model_fit_better(corpus, mono, lda, tmp_path):
     train_lda_mllt_rank(spec, SoloComm())
     old, new = read_matrix(without / "final.mat").astype(np.float64), read_matrix(lda / "final.mat").astype(np.float64)
     step = new @ np.linalg.pinv(old)
-    np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT stays in the space that LDA has chosen
+    np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT does not leave the space selected by LDA
     assert log_like(corpus, lda / "final.mdl", lda) + np.linalg.slogdet(step)[1] > log_like(corpus, without / "final.mdl", without) + 0.01
 
 
@@ -152,14 +152,14 @@ def test_sat_directory(corpus, lda, lda_sat):
 
 
 def test_each_model_fits_its_features(corpus, lda_sat):
-    """final.mdl those with fMLLR, final.alimdl those without."""
+    """final.mdl fits the features with fMLLR, final.alimdl those without."""
     final, aligner = lda_sat / "final.mdl", lda_sat / "final.alimdl"
     assert log_like(corpus, final, lda_sat, lda_sat) > log_like(corpus, aligner, lda_sat, lda_sat)
     assert log_like(corpus, aligner, lda_sat) > log_like(corpus, final, lda_sat)
 
 
 def test_alignment_with_fmllr(corpus, lda_sat, tmp_path):
-    """The new transforms are near those of the training, and the same with two ranks, over which speakers are divided."""
+    """The new transforms are close to those of the training, and the same with two ranks that share speakers."""
     one, two = align(corpus, lda_sat, tmp_path / "one"), align(corpus, lda_sat, tmp_path / "two", 2)
     trained, alone, shared = read_transforms(lda_sat), read_transforms(one), read_transforms(two)
     assert alone.keys() == set(SPEAKERS) and (one / "failed_utterances").read_text() == ""
@@ -207,7 +207,7 @@ def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, lda, lda_sa
 
 @pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (3, 1), (4, 1), (4, 2)])
 def test_killed_training_goes_on_to_the_same_result(corpus, mono, lda, lda_sat, tmp_path, monkeypatch, killed_in, num_ranks):
-    """Also with another number of ranks; then the same but for rounding."""
+    """Also with a different number of ranks; then the result is the same except for rounding."""
     real = train_gmm.write_model
 
     def write_or_die(path, *model):
@@ -244,7 +244,7 @@ def test_data_directory_of_fmllr_features(corpus, lda_sat, tmp_path):
 
 
 @pytest.mark.parametrize("options, message", [
-    (LdaMlltOptions(dim=13), "LDA to 13 dimensions of features with 12"),
+    (LdaMlltOptions(dim=13), "LDA cannot map features with 12 columns to 13 dimensions"),
     (LdaMlltOptions(dim=4, mllt_iters="two"), "--mllt-iters: 'two' is not a list of iterations"),
 ])
 def test_impossible_options(corpus, mono, tmp_path, options, message):
@@ -259,5 +259,5 @@ def test_speaker_without_transform(corpus, lda_sat, tmp_path):
     (data / "utt2spk").write_text((data / "utt2spk").read_text().replace(" s0", " new"))
     spec = SatSpec(TriphoneSpec(data, corpus[1], lda_sat, tmp_path, TREE, SECOND, dataclasses.replace(SPLICED, cmvn="none")), SatOptions(),
                    FmllrOptions())
-    with pytest.raises(UserError, match="1 speakers have no transform .first new."):
+    with pytest.raises(UserError, match="1 speakers have no transform .the first is new."):
         train_sat_rank(spec, SoloComm())

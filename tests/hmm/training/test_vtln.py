@@ -190,10 +190,11 @@ def test_alignments_of_other_data_are_refused(system, tmp_path):
         (other / name).write_bytes((mono / name).read_bytes())
     alignments = read_job_archives(mono)
     write_int_vectors(other / "ali.1.gz", {f"x-{utt}": tids for utt, tids in alignments.items()})
-    with pytest.raises(UserError, match="holds no alignment of an utterance"):
+    with pytest.raises(UserError, match="contains no alignment of an utterance"):
         estimate((data, lang, other), tmp_path / "none")
     write_int_vectors(other / "ali.1.gz", {utt: tids[:-1] for utt, tids in alignments.items()})
-    with pytest.raises(UserError, match=r"the alignment of neutral-0 has \d+ frames, its audio \d+; align the data directory again"):
+    told = r"the alignment of neutral-0 has \d+ frames, its audio has \d+; compute the features and align the data directory again"
+    with pytest.raises(UserError, match=told):
         estimate((data, lang, other), tmp_path / "short")
 
 
@@ -226,5 +227,6 @@ def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
 def test_features_that_no_step_has_made_are_refused(tmp_path):
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali/final.mdl").touch()
-    with pytest.raises(UserError, match="data/feats/options.json: no such file, which tells how to make warped features; compute the features"):
+    told = "data/feats/options.json: no such file, which is needed to compute warped features; compute the features"
+    with pytest.raises(UserError, match=told):
         run_step_here("compute_vtln.py", tmp_path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out")

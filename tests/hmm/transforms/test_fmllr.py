@@ -92,7 +92,7 @@ def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.nd
 
 @pytest.mark.parametrize("kind, free", [("full", np.ones((DIM, DIM + 1))), ("diag", np.eye(DIM, DIM + 1)), ("offset", np.zeros((DIM, DIM + 1)))])
 def test_transform_is_where_the_gradient_vanishes(model, kind, free):
-    """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d, in the entries that may vary; the others stay those of the identity."""
+    """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d, in the free entries; the others are those of the identity."""
     free = free.copy()
     free[:, -1] = 1
     stats, _, _ = distorted_stats(model)
@@ -112,7 +112,7 @@ def test_more_freedom_gains_more(model):
 
 
 def test_a_distortion_is_undone(model):
-    """With Gaussians known (one a pdf) the transform is the inverse of the distortion."""
+    """With known Gaussians (one per pdf), the transform is the inverse of the distortion."""
     single = AmDiagGmm.from_moments(np.arange(PDFS + 4), np.ones(PDFS + 3), *(lambda m: (m.means[:PDFS + 3], m.variances[:PDFS + 3]))(
         random_model(num_pdfs=PDFS + 3, max_gauss=1, dim=DIM, seed=8)))
     rng = np.random.default_rng(4)

@@ -15,7 +15,7 @@ DIM, CLASSES = 6, 5
 
 @pytest.fixture
 def labelled():
-    """Frames of classes with different means and one full covariance; class -1 is not to count."""
+    """Frames of classes with different means and one full covariance; class -1 does not count."""
     rng = np.random.default_rng(0)
     means, mix = 2 * rng.standard_normal((CLASSES, DIM)), rng.standard_normal((DIM, DIM))
     classes = rng.integers(-1, CLASSES, 3000)
@@ -61,8 +61,8 @@ def test_lda_with_offset_makes_the_mean_zero(labelled):
     np.testing.assert_allclose((used @ matrix[:, :-1].T + matrix[:, -1]).mean(0), 0, atol=1e-4)
 
 
-@pytest.mark.parametrize("dim, num_frames, message", [(7, 3000, "LDA to 7 dimensions of features with 6"), (3, 5, "on 5 frames"),
-                                                      (3, 0, "on 0 frames")])
+@pytest.mark.parametrize("dim, num_frames, message", [(7, 3000, "LDA cannot map features with 6 columns to 7 dimensions"),
+                                                      (3, 5, "5 frames of speech are too few"), (3, 0, "0 frames of speech are too few")])
 def test_lda_of_too_little(labelled, dim, num_frames, message):
     stats = lda_stats(labelled[0][labelled[1] >= 0][:num_frames], labelled[1][labelled[1] >= 0][:num_frames])
     with pytest.raises(UserError, match=message):
@@ -133,7 +133,7 @@ def test_mllt_is_where_the_gradient_vanishes(corpus):
 
 
 def test_likelihood_rises_by_at_least_the_gain(corpus):
-    """Of the frames as they were: that of transformed frames under the transformed model, plus log |det M|."""
+    """The log-likelihood of the original frames: that of transformed frames under the transformed model, plus log |det M|."""
     model, feats, pdfs = corpus
     matrix, gain = estimate_mllt(mllt_stats(*corpus))
     before, after = GmmStats.zeros(model), GmmStats.zeros(model)
@@ -150,5 +150,5 @@ def test_affine_transform_of_means(corpus):
 
 
 def test_mllt_without_frames():
-    with pytest.raises(UserError, match="MLLT on 0 frames"):
+    with pytest.raises(UserError, match="the MLLT statistics of 0 frames of speech are singular"):
         estimate_mllt(MlltStats.zeros(3))

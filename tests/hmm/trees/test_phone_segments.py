@@ -50,7 +50,7 @@ def test_conversion_there_and_back(reordered):
 
 
 def test_the_order_of_self_loops_is_seen_in_a_single_one():
-    """That of the first state."""
+    """The pdf of the first state."""
     path = [(0, 1, 0, 1, 2), (0, 1, 1, 2, 0), (0, 1, 2, 1, 0), (1, 3, 0, 1, 0), (1, 3, 1, 1, 0), (1, 3, 2, 1, 0)]
     for reordered in (True, False):
         tids, _ = alignment_of(path, [1, 3], MONO, MONO_TREE, reordered)
@@ -72,7 +72,7 @@ OTHER_PHONE = alignment_of([(0, 5, *visit[2:]) for visit in PATH[3:]], [5], MONO
     pytest.param(GOOD[2:], id="begins in the second state"),
 ])
 def test_broken_alignments(bad):
-    with pytest.raises(UserError, match=r"alignment of b: around frame \d+ it is no path"):
+    with pytest.raises(UserError, match=r"alignment of b: not a path through the phones' HMMs around frame \d+; align again"):
         split_to_phones(MONO, {"a": GOOD, "b": bad, "c": GOOD})
 
 

@@ -46,7 +46,7 @@ def test_statistics_by_loops(stats):
 
 
 def with_phones_times(factor):
-    """TRANS with other ids for its phones, so that the same alignments are valid."""
+    """TRANS with different phone ids, for which the same alignments are valid."""
     topo = Topology(TOPO.entries, {phone * factor: entry for phone, entry in TOPO.phone_to_entry.items()})
     return TransitionModel(topo, TRANS.tuples * [factor, 1, 1])
 
@@ -56,9 +56,9 @@ def test_statistics_with_many_phones(stats):
     windows = stats.events[:, :3]
     assert (many.events[:, :3] == np.where(windows > 0, 4000 * windows, windows)).all()
     assert (many.events[:, 3] == stats.events[:, 3]).all() and (many.sums == stats.sums).all()
-    with pytest.raises(UserError, match="the topology has a phone 32768, but the tree statistics can hold phones up to 32766"):
+    with pytest.raises(UserError, match="the topology has a phone 32768, but the tree statistics support phones up to 32766"):
         accumulate_tree_stats(with_phones_times(4096), ALIGNMENTS, FEATS)
-    with pytest.raises(UserError, match="a context of 4 phones is wider than"):
+    with pytest.raises(UserError, match="a context of 4 phones is too wide for the tree statistics"):
         accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, context_width=4)
 
 
@@ -73,7 +73,7 @@ def test_statistics_of_parts_add_up(stats, tmp_path):
 
 @pytest.mark.parametrize("without", [(), (0,), (2,), (0, 1, 3)])
 def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, without):
-    """The same to the bit as those of all ranks added in their order; a rank may have none."""
+    """Bit-identical to the statistics of all ranks added in order; a rank may have none."""
     monkeypatch.setattr(tree_stats, "_MESSAGE_BYTES", 5000)
     shares = [dict(list(ALIGNMENTS.items())[begin::4]) for begin in range(4)]
     parts = [None if rank in without else accumulate_tree_stats(TRANS, share, FEATS, SIL) for rank, share in enumerate(shares)]
@@ -92,7 +92,7 @@ def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, witho
 
 
 def test_statistics_of_groups_are_those_of_all(monkeypatch):
-    """Of which no more than a group's frames are in memory."""
+    """Only the frames of one group are in memory."""
     expected = accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, SIL)
     real = phone_segments.groups
     monkeypatch.setattr(tree_stats, "groups", lambda alignments: real(alignments, 7))
@@ -268,11 +268,11 @@ def test_roots_files(tmp_path, stats, questions):
     path = tmp_path / "roots.int"
     path.write_text("shared split 2 1\nnot-shared not-split 3\n")
     assert read_roots(path) == Roots([[1, 2], [3]], [True, False], [True, False])
-    with pytest.raises(UserError, match="phones 4 5 6 7 8 in the topology only"):
+    with pytest.raises(UserError, match="phones 4 5 6 7 8 only in the topology"):
         grow_tree(stats, questions, read_roots(path), TOPO, 10)
     for content, message in (
         ("shared 1 2\n", "roots.int:1: 'shared|not-shared"), ("shared split 1\nshared split SIL\n", "roots.int:2: phone ids"),
-        ("shared split 1\nshared split 1 2\n", "a phone stands in two roots"), ("", "or there is none"),
+        ("shared split 1\nshared split 1 2\n", "a phone is in two roots"), ("", "or there is no phone"),
     ):
         path.write_text(content)
         with pytest.raises(UserError, match=message):
