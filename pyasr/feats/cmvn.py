@@ -23,12 +23,14 @@ SLIDING_VARIANCE_FLOOR = 1e-10
 class SlidingOptions:
     """The window of sliding normalisation, with the names and defaults of Kaldi's `apply-cmvn-sliding`."""
 
+    heading = "input"
+
     cmn_window: int = option(600, "frames of the window of sliding normalisation", minimum=1,
                              only=if_is("cmvn", "sliding"))  # fmt: skip
     min_cmn_window: int = option(100, "minimum frames of the window at the beginning of an utterance", minimum=1,
-                                 only=if_is("cmvn", "sliding") + unless_set("center"))  # fmt: skip
+                                 only=if_is("cmvn", "sliding") + unless_set("center"), rare=True)  # fmt: skip
     center: bool = option(False, "centre the window on the frame; false: the window precedes the frame",
-                          only=if_is("cmvn", "sliding"))  # fmt: skip
+                          only=if_is("cmvn", "sliding"), rare=True)  # fmt: skip
 
 
 def cmvn_stats(features: np.ndarray) -> np.ndarray:

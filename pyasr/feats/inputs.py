@@ -45,6 +45,8 @@ _MAKERS = {
 class InputOptions:
     """Conversion of features to the input of a model. Training saves it in the model's directory; alignment and decoding read it."""
 
+    heading = "input"
+
     cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none"))
     norm_vars: bool = option(False, "also normalise variances", only=unless_is("cmvn", "none"))
     sliding: SlidingOptions = group(SlidingOptions)

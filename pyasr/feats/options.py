@@ -16,17 +16,19 @@ OPTIONS_FILE = "options.json"
 class FrameOptions:
     """Division of the waveform into windowed frames."""
 
+    heading = "features"
+
     sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6)
     frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0)
     frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0)
-    dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale); 0: none", minimum=0.0)
-    preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0)
-    remove_dc_offset: bool = option(True, "subtract the mean of each frame")
-    window_type: str = option("povey", "window function", choices=("povey", "hamming", "hanning", "rectangular", "blackman"))
-    blackman_coeff: float = option(0.42, "constant of the Blackman window")
-    round_to_power_of_two: bool = option(True, "pad frames with zeros to a power of two before the Fourier transform")
-    snip_edges: bool = option(True, "use only frames that are completely within the audio")
-    raw_energy: bool = option(True, "compute the energy before preemphasis and windowing")
+    dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale); 0: none", minimum=0.0, rare=True)
+    preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0, rare=True)
+    remove_dc_offset: bool = option(True, "subtract the mean of each frame", rare=True)
+    window_type: str = option("povey", "window function", choices=("povey", "hamming", "hanning", "rectangular", "blackman"), rare=True)
+    blackman_coeff: float = option(0.42, "constant of the Blackman window", rare=True)
+    round_to_power_of_two: bool = option(True, "pad frames with zeros to a power of two before the Fourier transform", rare=True)
+    snip_edges: bool = option(True, "use only frames that are completely within the audio", rare=True)
+    raw_energy: bool = option(True, "compute the energy before preemphasis and windowing", rare=True)
 
     @property
     def window_size(self) -> int:
@@ -65,46 +67,54 @@ class FrameOptions:
 class MelOptions:
     """The triangular filters on the mel scale."""
 
+    heading = "features"
+
     num_mel_bins: int = option(23, "number of filters", minimum=3)
     low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
     high_freq: float = option(0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency")
-    vtln_low: float = option(100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0)
-    vtln_high: float = option(-500.0, "upper end of that band in Hz; zero or less: relative to half the sample frequency")
+    vtln_low: float = option(100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0, rare=True)
+    vtln_high: float = option(-500.0, "upper end of that band in Hz; zero or less: relative to half the sample frequency", rare=True)
 
 
 @dataclass(frozen=True)
 class TrackOptions:
     """The search for the fundamental frequency."""
 
-    min_f0: float = option(50.0, "lowest pitch of the search, in Hz", minimum=1.0)
-    max_f0: float = option(400.0, "highest pitch of the search, in Hz", minimum=1.0)
-    soft_min_f0: float = option(10.0, "pitch in Hz at which the weight of the correlation is zero; penalises low pitch", minimum=0.0)
-    penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9)
-    lowpass_cutoff: float = option(1000.0, "cutoff of the low-pass filter before the pitch search, in Hz", minimum=1.0)
-    resample_frequency: int = option(4000, "sampling rate of the signal for the pitch search, in Hz", minimum=1)
-    delta_pitch: float = option(0.005, "relative step of the pitch search", minimum=1e-4)
-    nccf_ballast: float = option(7000.0, "ballast that reduces the correlation of quiet frames", minimum=0.0)
-    lowpass_filter_width: int = option(1, "zeros on either side of the low-pass filter's peak", minimum=1)
-    upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter between samples", minimum=1)
+    heading = "pitch"
+
+    min_f0: float = option(50.0, "lowest pitch of the search, in Hz", minimum=1.0, rare=True)
+    max_f0: float = option(400.0, "highest pitch of the search, in Hz", minimum=1.0, rare=True)
+    soft_min_f0: float = option(10.0, "pitch in Hz at which the weight of the correlation is zero; penalises low pitch",
+                                minimum=0.0, rare=True)  # fmt: skip
+    penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9, rare=True)
+    lowpass_cutoff: float = option(1000.0, "cutoff of the low-pass filter before the pitch search, in Hz", minimum=1.0, rare=True)
+    resample_frequency: int = option(4000, "sampling rate of the signal for the pitch search, in Hz", minimum=1, rare=True)
+    delta_pitch: float = option(0.005, "relative step of the pitch search", minimum=1e-4, rare=True)
+    nccf_ballast: float = option(7000.0, "ballast that reduces the correlation of quiet frames", minimum=0.0, rare=True)
+    lowpass_filter_width: int = option(1, "zeros on either side of the low-pass filter's peak", minimum=1, rare=True)
+    upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter between samples", minimum=1, rare=True)
 
 
 @dataclass(frozen=True)
 class ProcessPitchOptions:
     """Selection and scales of pitch features."""
 
-    pitch_scale: float = option(2.0, "scale of the normalised log pitch")
-    pov_scale: float = option(2.0, "scale of the voicing feature")
-    pov_offset: float = option(0.0, "offset of the voicing feature")
-    delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch")
-    delta_pitch_noise_stddev: float = option(0.005, "noise on the slope before scaling, to hide the steps of the pitch", minimum=0.0)
-    normalization_left_context: int = option(75, "frames of left context for the mean of the log pitch", minimum=0)
-    normalization_right_context: int = option(75, "frames of right context for the mean of the log pitch", minimum=0)
-    delay: int = option(0, "frames by which the features are delayed; repeats the first frame", minimum=0)
-    delta_window: int = option(2, "frames on each side for the slope", minimum=1)
-    add_pov_feature: bool = option(True, "output the voicing feature")
-    add_normalized_log_pitch: bool = option(True, "output the log pitch minus its mean around the frame")
-    add_delta_pitch: bool = option(True, "output the slope of the log pitch")
-    add_raw_log_pitch: bool = option(False, "output the log pitch")
+    heading = "pitch"
+
+    pitch_scale: float = option(2.0, "scale of the normalised log pitch", rare=True)
+    pov_scale: float = option(2.0, "scale of the voicing feature", rare=True)
+    pov_offset: float = option(0.0, "offset of the voicing feature", rare=True)
+    delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch", rare=True)
+    delta_pitch_noise_stddev: float = option(0.005, "noise on the slope before scaling, to hide the steps of the pitch",
+                                             minimum=0.0, rare=True)  # fmt: skip
+    normalization_left_context: int = option(75, "frames of left context for the mean of the log pitch", minimum=0, rare=True)
+    normalization_right_context: int = option(75, "frames of right context for the mean of the log pitch", minimum=0, rare=True)
+    delay: int = option(0, "frames by which the features are delayed; repeats the first frame", minimum=0, rare=True)
+    delta_window: int = option(2, "frames on each side for the slope", minimum=1, rare=True)
+    add_pov_feature: bool = option(True, "output the voicing feature", rare=True)
+    add_normalized_log_pitch: bool = option(True, "output the log pitch minus its mean around the frame", rare=True)
+    add_delta_pitch: bool = option(True, "output the slope of the log pitch", rare=True)
+    add_raw_log_pitch: bool = option(False, "output the log pitch", rare=True)
 
     @property
     def dim(self) -> int:
@@ -116,6 +126,8 @@ class ProcessPitchOptions:
 class PitchOptions:
     """Voicing and pitch features in addition to others."""
 
+    heading = "pitch"
+
     add_pitch: bool = option(False, "append voicing and pitch features")
     track: TrackOptions = group(TrackOptions, only=if_set("add-pitch"))
     process: ProcessPitchOptions = group(ProcessPitchOptions, only=if_set("add-pitch"))
@@ -125,20 +137,24 @@ class PitchOptions:
 class UtteranceOptions:
     """Processing of the features of a whole utterance."""
 
-    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, except pitch features")
+    heading = "features"
+
+    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, except pitch features", rare=True)
 
 
 @dataclass(frozen=True)
 class MfccOptions:
     """Mel-frequency cepstral coefficients."""
 
+    heading = "features"
+
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
     num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
     use_energy: bool = option(True, "log energy in the place of C0")
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
-    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
-    htk_compat: bool = option(False, "energy or C0 as the last column; C0 times the square root of 2")
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
+    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
+    htk_compat: bool = option(False, "energy or C0 as the last column; C0 times the square root of 2", rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
@@ -147,13 +163,15 @@ class MfccOptions:
 class FbankOptions:
     """Log mel filter-bank energies."""
 
+    heading = "features"
+
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
     use_energy: bool = option(False, "log energy as an additional first column")
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
-    use_log_fbank: bool = option(True, "logarithm of the filters' energies")
-    use_power: bool = option(True, "power spectrum; false: magnitude")
-    htk_compat: bool = option(False, "energy as the last column")
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
+    use_log_fbank: bool = option(True, "logarithm of the filters' energies", rare=True)
+    use_power: bool = option(True, "power spectrum; false: magnitude", rare=True)
+    htk_compat: bool = option(False, "energy as the last column", rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
@@ -162,16 +180,18 @@ class FbankOptions:
 class PlpOptions:
     """Cepstra of perceptual linear prediction."""
 
+    heading = "features"
+
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
-    lpc_order: int = option(12, "order of linear prediction", minimum=1)
+    lpc_order: int = option(12, "order of linear prediction", minimum=1, rare=True)
     num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
     use_energy: bool = option(True, "log energy in the place of C0")
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
-    compress_factor: float = option(0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0)
-    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
-    cepstral_scale: float = option(1.0, "factor of all cepstra")
-    htk_compat: bool = option(False, "energy or C0 as the last column")
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
+    compress_factor: float = option(0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0, rare=True)
+    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
+    cepstral_scale: float = option(1.0, "factor of all cepstra", rare=True)
+    htk_compat: bool = option(False, "energy or C0 as the last column", rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
@@ -180,8 +200,10 @@ class PlpOptions:
 class SpectrogramOptions:
     """Logarithms of the power spectrum, with the log energy in place of the first."""
 
+    heading = "features"
+
     frame: FrameOptions = group(FrameOptions)
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 

@@ -38,9 +38,9 @@ class EmOptions:
 
     ivector_dim: int = option(40, "dimension of the i-vectors", minimum=1)
     num_iters: int = option(10, "number of EM iterations of the extractor", minimum=1)
-    covariances: str = option("full", "type of the within-speaker covariances of frames", choices=("full", "diagonal"))
-    gaussian_min_count: float = option(100.0, "minimum number of frames for an update of a Gaussian", minimum=0.0)
-    variance_floor_factor: float = option(0.1, "floor of the covariances, relative to their mean", minimum=0.0, maximum=1.0)
+    covariances: str = option("full", "type of the within-speaker covariances of frames", choices=("full", "diagonal"), rare=True)
+    gaussian_min_count: float = option(100.0, "minimum number of frames for an update of a Gaussian", minimum=0.0, rare=True)
+    variance_floor_factor: float = option(0.1, "floor of the covariances, relative to their mean", minimum=0.0, maximum=1.0, rare=True)
 
 
 @dataclass

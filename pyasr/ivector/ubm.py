@@ -30,9 +30,9 @@ class UbmOptions:
     num_gauss: int = option(128, "number of Gaussians of the UBM", minimum=1)
     ubm_iters: int = option(24, "number of EM iterations of the UBM", minimum=1)
     ubm_split_iters: int = option(16, "number of initial iterations after which Gaussians are split", minimum=1)
-    ubm_subsample: int = option(5, "step between the frames that train the UBM, frames; 1: all frames", minimum=1)
+    ubm_subsample: int = option(5, "step between the frames that train the UBM, frames; 1: all frames", minimum=1, rare=True)
     update: GmmUpdateOptions = group(GmmUpdateOptions, perturb_factor=1.0)
-    seed: int = option(0, "seed of the splits of Gaussians and of the initial directions of the extractor")
+    seed: int = option(0, "seed of the splits of Gaussians and of the initial directions of the extractor", rare=True)
 
     def target(self, x: int) -> int:
         """Number of Gaussians after iteration `x` (0-based)."""

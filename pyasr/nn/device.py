@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class DeviceOptions:
     """CPU or GPU."""
 
+    heading = "resources"
+
     device: str = option("auto", "device to compute on; auto: cuda if a GPU is available", choices=("auto", "cpu", "cuda"))
 
     def torch_device(self) -> torch.device:

@@ -19,6 +19,8 @@ _BY_FRAMES = if_is("natural-gradient", "online") + unless_set("ng-num-minibatche
 class HiddenOptions:
     """Number of hidden layers and units."""
 
+    heading = "network"
+
     hidden_layers: int = option(4, "number of hidden layers", minimum=1)
     hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
 
@@ -27,11 +29,13 @@ class HiddenOptions:
 class DnnOptions(HiddenOptions):
     """The shape of a feed-forward network."""
 
+    heading = "network"
+
     activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
     pnorm_group: int = option(10, "elements of a p-norm group: a layer's matrix has this times HIDDEN_DIM rows",
-                              minimum=1, only=if_is("activation", "pnorm"))  # fmt: skip
+                              minimum=1, only=if_is("activation", "pnorm"), rare=True)  # fmt: skip
     normalize: bool = option(False, "scale each frame's units of a hidden layer to root mean square 1 (pnorm networks always do)",
-                             only=unless_is("activation", "pnorm"))  # fmt: skip
+                             only=unless_is("activation", "pnorm"), rare=True)  # fmt: skip
     dropout: float = option(0.0, "proportion of hidden units dropped in training", minimum=0.0, maximum=0.9)
 
     @property
@@ -44,24 +48,27 @@ class DnnOptions(HiddenOptions):
 class NaturalGradientOptions:
     """Preconditioning of gradients."""
 
+    heading = "optimisation"
+
     natural_gradient: str = option(
         "none", "preconditioning of gradients; online: by earlier minibatches; simple: within the minibatch", choices=_PRECONDITIONING
     )
     ng_rank_in: int = option(20, "rank for the inputs of a layer; at most half their number", minimum=1,
-                             only=if_is("natural-gradient", "online"))  # fmt: skip
+                             only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
     ng_rank_out: int = option(80, "rank for the outputs of a layer; at most half their number", minimum=1,
-                              only=if_is("natural-gradient", "online"))  # fmt: skip
+                              only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
     ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0,
-                             only=if_set("natural-gradient"))  # fmt: skip
+                             only=if_set("natural-gradient"), rare=True)  # fmt: skip
     ng_num_samples_history: float = option(2000.0, "time constant of the covariance estimate in frames", minimum=1.0,
-                                           only=_BY_FRAMES)  # fmt: skip
+                                           only=_BY_FRAMES, rare=True)  # fmt: skip
     ng_num_minibatches_history: float = option(0.0, "time constant in minibatches instead (nnet3's LSTMs: 4); 0: in frames",
-                                               minimum=0.0, only=if_is("natural-gradient", "online"))  # fmt: skip
+                                               minimum=0.0, only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
     ng_update_period: int = option(4, "minibatches between two updates of the covariance", minimum=1,
-                                   only=if_is("natural-gradient", "online"))  # fmt: skip
-    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
+                                   only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
+    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none",
+                                          minimum=0.0, rare=True)  # fmt: skip
     max_gradient_per_sample: float = option(0.0, "limit on a layer's gradient, before multiplication by the learning rate, per frame "
-                                            "(Su and Chen's code: 0.075); 0: none", minimum=0.0)
+                                            "(Su and Chen's code: 0.075); 0: none", minimum=0.0, rare=True)
 
     @property
     def changes_gradients(self) -> bool:

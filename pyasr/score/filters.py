@@ -14,6 +14,8 @@ SIGNATURE = "wer|"  # beginning of every signature, which distinguishes these WE
 class TextFilter:
     """Normalisation of the words of reference and hypothesis; the default only ignores case."""
 
+    heading = "scoring"
+
     case: str = option("lower", "comparison of words: ignore case (lower), or distinguish case (keep)", choices=("lower", "keep"))
     drop: str | None = option(None, "comma-separated words to remove from both texts, such as hesitations: 'uh,um'")
 

@@ -67,6 +67,8 @@ class Chosen:
 class PointOptions:
     """The point (LM weight, word insertion penalty) at which lattices are evaluated."""
 
+    heading = "scoring"
+
     lmwt: int | None = option(None, "LM weight; none: the one chosen by steps/score.py", minimum=1)
     word_ins_penalty: float | None = option(None, "word insertion penalty; none: the one chosen by steps/score.py, or 0 with --lmwt if "
                                                   "nothing was scored")  # fmt: skip

@@ -39,6 +39,8 @@ _NO_POSTERIOR = 1e-20
 class CriterionOptions:
     """Options of the training criterion."""
 
+    heading = "objective"
+
     criterion: str = option("smbr", "expected accuracy of states (smbr) or phones (mpfe), or mutual information (mmi)",
                             choices=("smbr", "mpfe", "mmi"))  # fmt: skip
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=1e-6)

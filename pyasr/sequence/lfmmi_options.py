@@ -11,5 +11,8 @@ from pyasr.base.cli.options import option
 class LfMmiOptions:
     """Constants of the objective."""
 
-    leaky_hmm_coefficient: float = option(1e-5, "weight of transitions between any two denominator states", minimum=1e-6, maximum=1.0)
+    heading = "objective"
+
+    leaky_hmm_coefficient: float = option(1e-5, "weight of transitions between any two denominator states",
+                                          minimum=1e-6, maximum=1.0, rare=True)  # fmt: skip
     l2_regularize: float = option(5e-5, "weight of the squared outputs of the network (L2 penalty)", minimum=0.0)

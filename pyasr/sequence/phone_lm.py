@@ -46,9 +46,11 @@ History = tuple[int, ...]
 class PhoneLmOptions:
     """Options of the denominator's phone language model."""
 
-    ngram_order: int = option(4, "order of the phone language model", minimum=1)
-    no_prune_order: int = option(3, "maximum order of n-grams that are not pruned", minimum=1)
-    num_extra_lm_states: int = option(2000, "number of histories of longer n-grams to keep, selected by likelihood", minimum=0)
+    heading = "objective"
+
+    ngram_order: int = option(4, "order of the phone language model", minimum=1, rare=True)
+    no_prune_order: int = option(3, "maximum order of n-grams that are not pruned", minimum=1, rare=True)
+    num_extra_lm_states: int = option(2000, "number of histories of longer n-grams to keep, selected by likelihood", minimum=0, rare=True)
 
 
 def estimate_phone_lm(sequences: Iterable[np.ndarray], options: PhoneLmOptions = PhoneLmOptions()) -> Fst:

@@ -32,8 +32,10 @@ from pyasr.sequence.pdf_expansion import HmmsOfWindows
 class ToleranceOptions:
     """By how much the times of phones may differ from the alignment."""
 
-    left_tolerance: int = option(5, "input frames by which a phone may begin earlier than in the alignment", minimum=0)
-    right_tolerance: int = option(5, "input frames by which a phone may end later than in the alignment", minimum=0)
+    heading = "objective"
+
+    left_tolerance: int = option(5, "input frames by which a phone may begin earlier than in the alignment", minimum=0, rare=True)
+    right_tolerance: int = option(5, "input frames by which a phone may end later than in the alignment", minimum=0, rare=True)
 
 
 @dataclass(frozen=True)

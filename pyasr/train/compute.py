@@ -19,6 +19,8 @@ TF32 = "tf32"
 class ComputeOptions(DeviceOptions):
     """Device, minibatch and number type of a rank."""
 
+    heading = "optimisation"
+
     minibatch: int = option(512, "frames per minibatch", minimum=1)
     precision: str = option("auto", "number type of products; auto: bfloat16 if the device multiplies it natively, else float32; tf32: "
                                     "float32, multiplied by a GPU with 10-bit mantissas",

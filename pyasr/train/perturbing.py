@@ -17,6 +17,8 @@ from pyasr.feats.options import read_feature_options
 class PerturbOptions:
     """Random changes of the training data, which differ from epoch to epoch."""
 
+    heading = "data"
+
     vtlp: float = option(0.0, "maximum warping of frequencies (VTLP), random per utterance and epoch; 0: none", minimum=0.0, maximum=0.5,
                          only=unless_set("teacher", "the teacher's posteriors are for unmodified frames"))  # fmt: skip
 

@@ -29,6 +29,8 @@ _FALLING = if_is("schedule", "exponential", "exponential-frames")
 class ScalingOptions:
     """Scaling of the learning rate with the number of ranks."""
 
+    heading = "optimisation"
+
     lr_scaling: str = option("linear", "factor on the learning rate for P ranks: linear = P, sqrt = square root of P, none = 1",
                              choices=("linear", "sqrt", "none"))  # fmt: skip
 
@@ -41,29 +43,31 @@ class ScalingOptions:
 class ScheduleOptions(ScalingOptions):
     """Learning rate of one rank, and its schedule."""
 
+    heading = "optimisation"
+
     learning_rate: float = option(0.1, "initial learning rate of one rank, for gradients as in --lr-convention", minimum=0.0)
     lr_convention: str = option("mean", "gradient that the learning rate is for: mean or sum over a minibatch's frames (CTC: units)",
-                                choices=("mean", "sum"))  # fmt: skip
+                                choices=("mean", "sum"), rare=True)  # fmt: skip
     schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "number of passes over the training data (newbob: maximum)", minimum=1)
     final_factor: float = option(0.01, "final learning rate relative to the initial one", minimum=0.0, only=_FALLING)
-    constant_epochs: int = option(0, "number of epochs at the end with the final learning rate", minimum=0, only=_FALLING)
+    constant_epochs: int = option(0, "number of epochs at the end with the final learning rate", minimum=0, only=_FALLING, rare=True)
     start_halving_gain: float = option(0.01, "relative gain of the held-out loss below which halving begins",
-                                       only=if_is("schedule", "newbob"))  # fmt: skip
+                                       only=if_is("schedule", "newbob"), rare=True)  # fmt: skip
     end_halving_gain: float = option(0.001, "relative gain of the held-out loss below which the training ends while halving",
-                                     only=if_is("schedule", "newbob"))  # fmt: skip
+                                     only=if_is("schedule", "newbob"), rare=True)  # fmt: skip
     halving_factor: float = option(0.5, "factor on the learning rate at each halving", minimum=0.0, maximum=1.0,
-                                   only=if_is("schedule", "newbob", "newbob-accuracy", "step"))  # fmt: skip
+                                   only=if_is("schedule", "newbob", "newbob-accuracy", "step"), rare=True)  # fmt: skip
     step_epochs: str = option("", "epochs after which the learning rate is halved, such as 6,8,9.5",
-                              only=if_is("schedule", "step"))  # fmt: skip
+                              only=if_is("schedule", "step"), rare=True)  # fmt: skip
     step_frames: str = option("", "frames over all ranks after which the learning rate is halved, such as 20e6,30e6",
-                              only=if_is("schedule", "step"))  # fmt: skip
+                              only=if_is("schedule", "step"), rare=True)  # fmt: skip
     least_rate: float = option(0.0, "minimum learning rate", minimum=0.0,
-                               only=if_is("schedule", "step"))  # fmt: skip
+                               only=if_is("schedule", "step"), rare=True)  # fmt: skip
     warm_up_epochs: float = option(10.0, "epochs until the peak of the learning rate", minimum=0.0,
-                                   only=if_is("schedule", "warm-up"))  # fmt: skip
+                                   only=if_is("schedule", "warm-up"), rare=True)  # fmt: skip
     warm_up_factor: float = option(10.0, "peak learning rate relative to the initial one", minimum=0.0,
-                                   only=if_is("schedule", "warm-up"))  # fmt: skip
+                                   only=if_is("schedule", "warm-up"), rare=True)  # fmt: skip
 
     @property
     def listens(self) -> bool:

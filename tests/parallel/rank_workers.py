@@ -157,8 +157,14 @@ def everything_in_groups(spec, comm):
     """The first of these ranks, in ever greater numbers, do all that ranks can do; the others leave them the processor."""
     from collectives import check_all  # here, because they import torch
     from ring_sums import check_sums
-    from uneven import (check_minibatches_of_any_size, check_uneven, check_uneven_asynchronous, check_uneven_gradients,
-                        check_neighbours_do_not_wait, check_uneven_neighbours)  # fmt: skip
+    from uneven import (
+        check_minibatches_of_any_size,
+        check_neighbours_do_not_wait,  # fmt: skip
+        check_uneven,
+        check_uneven_asynchronous,
+        check_uneven_gradients,
+        check_uneven_neighbours,
+    )
 
     for size in (1, 2, 3, 4, 5, 8):
         _meet(comm, size)

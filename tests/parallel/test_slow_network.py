@@ -27,7 +27,8 @@ def private_network(slow_network):
 
 
 def test_sums_between_hosts(slow_network, private_network):
-    from host_workers import MBIT_PER_S, __file__ as workers
+    from host_workers import MBIT_PER_S
+    from host_workers import __file__ as workers
 
     network = slow_network.SlowNetwork(3)
     try:

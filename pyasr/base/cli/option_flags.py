@@ -22,6 +22,7 @@ class Flag:
     default: object
     meta: dict
     only: tuple[Condition, ...] = ()
+    heading: str = ""
 
     def convert(self, text: str, where: str):
         """Parse `text`. Raises UserError, beginning with `where`, for a wrong type, an invalid choice or a value out of bounds."""
@@ -52,24 +53,25 @@ class UnusedFlag(Flag):
         return value
 
 
-def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = ()) -> list[Flag]:
+def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = (), heading: str = "") -> list[Flag]:
     """All flags of `cls`, groups flattened. Raises TypeError if a name occurs twice, which is a programming error.
 
-    only  conditions of each of the groups around `cls`: of all of its fields, or {field: conditions}
+    only     conditions of each of the groups around `cls`: of all of its fields, or {field: conditions}
+    heading  heading of the fields of classes without an attribute `heading`
     """
     hints = typing.get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
-        meta, place = field.metadata, (*path, field.name)
+        meta, place, under = field.metadata, (*path, field.name), getattr(_owner(cls, field.name), "heading", heading)
         if meta.get("kind") == "group":
-            found += flags_of(meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]))
+            found += flags_of(meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]), under)
         elif meta.get("kind") == "chosen":
-            found += _chosen_flags(meta, place, sum(_of(only, field.name), ()))
+            found += _chosen_flags(meta, place, sum(_of(only, field.name), ()), under)
         elif meta.get("kind") == "option":
             hint, optional = plain_type(hints[field.name])
             default = (defaults or {}).get(field.name, field.default)
             conditions = sum(_of(only, field.name), ()) + meta["only"]
-            found.append(Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions))
+            found.append(Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions, under))
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -77,15 +79,20 @@ def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = ()) -
     return found
 
 
+def _owner(cls: type, name: str) -> type:
+    """The class that declares a field of `cls`: `cls` or one of its bases."""
+    return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", {}))
+
+
 def _of(only: tuple[tuple | dict, ...], name: str) -> tuple[tuple | dict, ...]:
     """A field's conditions among those of the groups around it."""
     return tuple(conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only)
 
 
-def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:
+def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple, heading: str) -> list[Flag]:
     """The flags of all dataclasses that an option selects from, without duplicates, with the condition under which each is used."""
     kinds = meta["kinds"]()
-    of_kinds = {value: flags_of(kind, path) for value, kind in kinds.items()}
+    of_kinds = {value: flags_of(kind, path, heading=heading) for value, kind in kinds.items()}
     found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
     users = {key: [value for value, flags in of_kinds.items() if any(flag.meta is found[key].meta for flag in flags)] for key in found}
     return [dataclasses.replace(flag, only=only + flag.only + _for_values(meta["by"], users[key], kinds)) for key, flag in found.items()]

@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyasr.base.cli import kaldi_names
+from pyasr.base.cli.help_text import ALL, help_text
 from pyasr.base.cli.option_files import completed, defaults, from_json, load, paths_in, save, to_json
 from pyasr.base.cli.option_flags import Flag, choose, flags_of, kind_of, on_command_line, positionals_of, with_unused
-from pyasr.base.cli.option_uses import refuse_unused, told
-from pyasr.base.cli.option_values import as_typed, from_text, item_type, plain_type
+from pyasr.base.cli.option_uses import refuse_unused
+from pyasr.base.cli.option_values import from_text, item_type, plain_type
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import disk_error
 from pyasr.base.utf8 import text_of
@@ -39,10 +40,12 @@ class HelpRequested(Exception):
     """`--help` was given; the message is the help text."""
 
 
-def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), is_command=False):
+def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), is_command=False, rare=False):
     """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked when an instance is parsed, and so are the
-    conditions `only` of a flag that is given. `is_command`: the value is a command with options of its own, which needs quotation marks."""
-    metadata = dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum, only=only, is_command=is_command)
+    conditions `only` of a flag that is given. `is_command`: the value is a command with options of its own, which needs quotation marks.
+    `rare`: only --help-all shows the flag."""
+    metadata = dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum, only=only, is_command=is_command,
+                    rare=rare)  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -83,8 +86,8 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
     rest = list(argv)
     while rest:
         word = rest.pop(0)
-        if word in ("--help", "-h"):
-            raise HelpRequested(help_text(cls, doc, extra_flags))
+        if word in ("--help", "-h", ALL):
+            raise HelpRequested(help_text(cls, doc, extra_flags, word == ALL))
         if word == "--":
             words += rest
             break
@@ -99,7 +102,7 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
         if name in extra_flags:
             raise UserError(f"--{name}: takes no value; give it without '='")
         if name != "config" and name not in flags:
-            unknown = did_you_mean(f"--{name}", [*own_flags, *extra_flags, "config", "help"])
+            unknown = did_you_mean(f"--{name}", [*own_flags, *extra_flags, "config", "help", "help-all"])
             raise UserError(unknown + _on_quotes(f"--{name}", flags, from_line))
         if not equals:
             value = _value_of(name, flags, rest)
@@ -233,18 +236,3 @@ def _construct(cls, tree: dict):
         elif field.name in tree:
             arguments[field.name] = tree[field.name]
     return cls(**arguments)
-
-
-def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
-    """The text of --help: the step's docstring, then positional arguments and flags with types and defaults."""
-    lines = [doc.strip(), ""]
-    for field in positionals_of(cls):
-        lines.append(f"  {field.name.upper():<28} {field.metadata['help']}")
-    lines.append("")
-    for flag in flags_of(cls):
-        choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
-        typed = f"--{flag.name} {flag.type.__name__.upper()}"
-        lines.append(f"  {typed:<28} {flag.meta['help']}{told(flag.only)}{choices} [{as_typed(flag.default)}]")
-    for name, text in {"config FILE": "read --name=value lines from FILE", **extra_flags}.items():
-        lines.append(f"  {'--' + name:<28} {text}")
-    return "\n".join(lines)

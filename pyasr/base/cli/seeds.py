@@ -14,7 +14,7 @@ from pyasr.base.cli.options import option
 class SeedOptions:
     """Seed of the random numbers of a training."""
 
-    train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
+    train_seed: int = option(777, "seed of initial parameters, shuffling and dropout", rare=True)
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:

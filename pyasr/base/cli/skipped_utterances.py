@@ -20,6 +20,8 @@ class LeftOut(Exception):
 class LeftOutOptions:
     """Limit on the utterances that are left out."""
 
+    heading = "data"
+
     max_missing: float = option(0.01, "maximum fraction of utterances that may be left out", minimum=0.0, maximum=1.0)
 
 

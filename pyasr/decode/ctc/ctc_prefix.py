@@ -39,15 +39,17 @@ _BONUS = 3.0  # default with a language model: without a bonus, the cost of each
 class PrefixOptions:
     """Limits of the prefix beam search, and weights of the language model."""
 
+    heading = "search"
+
     num_prefixes: int = option(32, "number of prefixes kept at each frame", minimum=1)
-    unit_beam: float = option(15.0, "ignore units whose log posterior is more than this below the frame's best", minimum=0.0)
+    unit_beam: float = option(15.0, "ignore units whose log posterior is more than this below the frame's best", minimum=0.0, rare=True)
     lm_weight: float = option(0.5, "weight of the language model's log probabilities", minimum=0.0,
                               only=if_set("lm"))  # fmt: skip
     word_bonus: float | None = option(None, "added to the log probability for each word; none: 3 with a language model, else 0")
     oov_cost: float = option(OOV_COST, "-ln probability of an out-of-vocabulary word if the language model has no <unk>",
                              minimum=0.0, only=if_set("lm"))  # fmt: skip
     letter_cost: float = option(3.4, "cost of each letter of an out-of-vocabulary word; 3.4 is -ln(1/30)",
-                                minimum=0.0, only=if_set("lm"))  # fmt: skip
+                                minimum=0.0, only=if_set("lm"), rare=True)  # fmt: skip
     num_best: int = option(10, "maximum number of word sequences per utterance", minimum=1)
 
     def bonus(self, with_model: bool) -> float:

@@ -52,6 +52,8 @@ _NUM_CHECKED = 100  # number of lattices per job that are checked against the mo
 class AdaptOptions:
     """Options of the first pass and of the statistics; the defaults are Kaldi's."""
 
+    heading = "transforms and adaptation"
+
     first_beam: float = option(10.0, "beam of the first pass, without fMLLR", minimum=0.1,
                                only=unless_set("si-dir"))  # fmt: skip
     first_max_active: int = option(2000, "maximum number of tokens per frame that are expanded in the first pass", minimum=1,

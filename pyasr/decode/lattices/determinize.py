@@ -27,10 +27,12 @@ DELTA = 2.0**-10
 class DeterminizeOptions:
     """Options of lattice determinisation."""
 
+    heading = "search"
+
     determinize: bool = option(True, "keep only the best path of each word sequence; false: write raw lattices of the search")
     determinize_mb: float = option(
         50.0, f"MiB of memory to determinise a lattice, in addition to {BYTES_PER_ARC} bytes per arc; the beam is narrowed to fit",
-        minimum=0.0, maximum=4096.0, only=if_set("determinize"))
+        minimum=0.0, maximum=4096.0, only=if_set("determinize"), rare=True)
 
 
 def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: float = 50.0) -> tuple[CompactLattice, float]:

@@ -44,6 +44,8 @@ _NOTHING = 1e-6
 class MbrOptions:
     """Options of the choice of words from a lattice, and of their confidences."""
 
+    heading = "scoring"
+
     decode_mbr: bool = option(False, "output the words of minimum expected error; false: the words of the best path")
     posterior_scale: float = option(0.5, "scale of costs in posteriors; a smaller scale lowers confidences", minimum=1e-3)
 

@@ -47,15 +47,19 @@ _NUM_LOOKED_AT = 100  # recordings checked before the jobs start
 class ArchiveOptions:
     """Storage of features, and the limits for utterances without features."""
 
+    heading = "features"
+
     compress: bool = option(False, "store one byte per value (Kaldi's compressed matrices) instead of float32")
-    max_short: float = option(0.01, "maximum share of utterances that are too short for a frame", minimum=0.0, maximum=1.0)
-    min_duration: float = option(0.0, "minimum duration in seconds of an utterance with features", minimum=0.0)
-    seed: int = option(0, "random seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")))
+    max_short: float = option(0.01, "maximum share of utterances that are too short for a frame", minimum=0.0, maximum=1.0, rare=True)
+    min_duration: float = option(0.0, "minimum duration in seconds of an utterance with features", minimum=0.0, rare=True)
+    seed: int = option(0, "random seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")), rare=True)
 
 
 @dataclass(frozen=True)
 class AudioOptions:
     """Selection and resampling of audio, with the names of Kaldi's options."""
+
+    heading = "audio"
 
     channel: int = option(ONLY, "channel of each recording: 0: left, 1: right; -1: the one in reco2file_and_channel, or the "
                                 "only one", minimum=ONLY)  # fmt: skip

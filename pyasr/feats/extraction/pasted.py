@@ -36,6 +36,8 @@ _CMVN_UNITS = ("none", "speaker", "utterance", "sliding")
 class StreamOptions:
     """Processing of each stream before pasting: one word for all streams, or one per stream."""
 
+    heading = "input"
+
     deltas: str = option("0", "order of the derivatives of each stream, such as '0 2'")
     cmvn: str = option("none", "unit of normalisation of each stream, such as 'none speaker': none, speaker, utterance or sliding")
     norm_vars: str = option("false", "normalise the variances of each stream, such as 'false true'")

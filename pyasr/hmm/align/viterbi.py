@@ -25,11 +25,13 @@ from pyasr.hmm.model.gmm_kernels import BLOCK, augmented_blocks, score_block
 class AlignOptions:
     """Alignment of utterances to their transcripts. Defaults are Kaldi's."""
 
+    heading = "alignment"
+
     beam: float = option(10.0, "beam of the alignment", minimum=0.1)
     retry_beam: float = option(40.0, "beam of the second attempt if the first does not reach the end; 0: no second attempt", minimum=0.0)
-    acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=0.0)
-    transition_scale: float = option(1.0, "weight of the transition log-probabilities except for self-loops", minimum=0.0)
-    self_loop_scale: float = option(0.1, "weight of the log-probabilities of self-loops", minimum=0.0)
+    acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=0.0, rare=True)
+    transition_scale: float = option(1.0, "weight of the transition log-probabilities except for self-loops", minimum=0.0, rare=True)
+    self_loop_scale: float = option(0.1, "weight of the log-probabilities of self-loops", minimum=0.0, rare=True)
 
 
 class _Likelihoods(NamedTuple):

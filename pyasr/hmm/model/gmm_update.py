@@ -26,12 +26,17 @@ FRAMES_PER_BLOCK = 2048
 class GmmUpdateOptions:
     """Floors of the M-step and growth of the mixtures. Defaults are Kaldi's."""
 
-    min_gaussian_weight: float = option(1e-5, "minimum weight of a Gaussian; with less, it is removed", minimum=0.0)
-    min_gaussian_occupancy: float = option(10.0, "minimum number of frames of a Gaussian; with fewer, it is removed", minimum=0.0)
-    min_variance: float = option(0.001, "floor of the variances", minimum=1e-8)
-    power: float = option(0.25, "exponent of a pdf's number of frames, in proportion to which Gaussians are allocated", minimum=0.0)
-    perturb_factor: float = option(0.01, "distance by which the halves of a split Gaussian are moved, standard deviations", minimum=0.0)
-    min_count: float = option(20.0, "minimum number of frames per Gaussian for a further split of a pdf", minimum=0.0)
+    heading = "Gaussians"
+
+    min_gaussian_weight: float = option(1e-5, "minimum weight of a Gaussian; with less, it is removed", minimum=0.0, rare=True)
+    min_gaussian_occupancy: float = option(10.0, "minimum number of frames of a Gaussian; with fewer, it is removed",
+                                           minimum=0.0, rare=True)  # fmt: skip
+    min_variance: float = option(0.001, "floor of the variances", minimum=1e-8, rare=True)
+    power: float = option(0.25, "exponent of a pdf's number of frames, in proportion to which Gaussians are allocated",
+                          minimum=0.0, rare=True)  # fmt: skip
+    perturb_factor: float = option(0.01, "distance by which the halves of a split Gaussian are moved, standard deviations",
+                                   minimum=0.0, rare=True)  # fmt: skip
+    min_count: float = option(20.0, "minimum number of frames per Gaussian for a further split of a pdf", minimum=0.0, rare=True)
 
 
 @dataclass

@@ -27,6 +27,8 @@ _MB = 1_000_000
 class MemoryOptions:
     """Memory limit of a rank's frames."""
 
+    heading = "resources"
+
     max_store_mb: int = option(0, "memory limit of a rank's frames, MB; frames that do not fit are read from disk in each iteration; "
                                   "0: 84 bytes per frame, 128 to 1000 MB", minimum=0)  # fmt: skip
 

@@ -32,6 +32,8 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 class LdaMlltOptions:
     """The features of an LDA+MLLT system."""
 
+    heading = "transforms and adaptation"
+
     dim: int = option(40, "dimension of the features after LDA", minimum=1)
     mllt_iters: str = option("2 4 6 12", "iterations in which MLLT is estimated")
     remove_offset: bool = option(False, "shift the mean of all features to zero, by an additional column of the matrix")

@@ -33,6 +33,8 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 class SatOptions:
     """Iterations and statistics of the estimation of transforms."""
 
+    heading = "transforms and adaptation"
+
     fmllr_iters: str = option("2 4 6 12", "iterations in which the speakers' transforms are estimated")
     silence_weight: float = option(0.0, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0,
                                    only=unless_is("fmllr-update-type", "none"))  # fmt: skip

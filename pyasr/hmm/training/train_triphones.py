@@ -41,8 +41,11 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 class TreeOptions:
     """The decision tree of a triphone system."""
 
+    heading = "tree"
+
     num_leaves: int = option(1200, "maximum number of leaves of the decision tree", minimum=1)
-    cluster_thresh: float = option(-1.0, "maximum likelihood loss of a merge of leaves; negative: smallest gain of a split; 0: no merges")
+    cluster_thresh: float = option(-1.0, "maximum likelihood loss of a merge of leaves; negative: smallest gain of a split; 0: no merges",
+                                   rare=True)  # fmt: skip
 
 
 TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 20 30"}

@@ -47,10 +47,10 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 class VtlnOptions:
     """The warp factors to try."""
 
-    least_warp: float = option(0.8, "minimum warp factor", minimum=0.5, maximum=1.0)
-    greatest_warp: float = option(1.2, "maximum warp factor", minimum=1.0, maximum=2.0)
-    warp_step: float = option(0.02, "step between warp factors", minimum=0.001)
-    min_speech: int = option(200, "minimum number of speech frames of a speaker; with fewer, its factor is 1", minimum=1)
+    least_warp: float = option(0.8, "minimum warp factor", minimum=0.5, maximum=1.0, rare=True)
+    greatest_warp: float = option(1.2, "maximum warp factor", minimum=1.0, maximum=2.0, rare=True)
+    warp_step: float = option(0.02, "step between warp factors", minimum=0.001, rare=True)
+    min_speech: int = option(200, "minimum number of speech frames of a speaker; with fewer, its factor is 1", minimum=1, rare=True)
 
     @property
     def factors(self) -> np.ndarray:

@@ -30,12 +30,14 @@ _FRAMES_PER_BLOCK = 512
 class FmllrOptions:
     """Estimation of speakers' transforms. Defaults are Kaldi's."""
 
+    heading = "transforms and adaptation"
+
     fmllr_update_type: str = option("full", "estimated parameters: A and b; a diagonal A and b; b alone; none",
                                     choices=("full", "diag", "offset", "none"))
     fmllr_min_count: float = option(500.0, "minimum weighted frames of a speaker; with fewer, the transform stays unchanged",
                                     minimum=0.0, only=unless_is("fmllr-update-type", "none"))  # fmt: skip
     fmllr_num_iters: int = option(40, "number of passes over the rows of A and b", minimum=1,
-                                  only=if_is("fmllr-update-type", "full"))  # fmt: skip
+                                  only=if_is("fmllr-update-type", "full"), rare=True)  # fmt: skip
 
 
 @dataclass

@@ -15,15 +15,17 @@ PAYLOADS = ("float32", "float16", "bfloat16")
 class SchemeOptions:
     """Options of every scheme. The first three are not options, but fixed values for schemes that do not have the option."""
 
+    heading = "parallel training"
+
     first_mixing, mix_momentum, turns_frames = "mix", False, 0
 
     payload: str = option("float32", "number format of messages between ranks; 16-bit formats halve their size",
                           choices=PAYLOADS)  # fmt: skip
     all_reduce: str = option("auto", "float32 all-reduce: the MPI library's, a ring, or (auto) a ring for large sums only; "
-                             "16-bit payloads always use the ring", choices=("auto", "library", "ring"))  # fmt: skip
+                             "16-bit payloads always use the ring", choices=("auto", "library", "ring"), rare=True)  # fmt: skip
     data_assignment: str | None = option(None, "training data of a rank; shards: its own part; all: random draws from all data, with the "
                                          "frames of an epoch divided among the ranks; none: shards, but all with adpsgd, asgd, hadpsgd "
-                                         "and kaldi, which support nothing else", choices=("shards", "all"))  # fmt: skip
+                                         "and kaldi, which support nothing else", choices=("shards", "all"), rare=True)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class FirstMixingOptions(SchemeOptions):
     """Options of schemes that mix all ranks at once and can select the best rank in the first mixing."""
 
     first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
-                               "best objective, and train with half minibatches until then", choices=("mix", "best"))  # fmt: skip
+                               "best objective, and train with half minibatches until then",
+                                choices=("mix", "best"), rare=True)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class TopologyOptions(SchemeOptions):
 class MomentumMixingOptions(SchemeOptions):
     """Options of schemes with a linear, stateless mixing, which applies to velocities, too."""
 
-    mix_momentum: bool = option(False, "mix the learners' momentum buffers, too")
+    mix_momentum: bool = option(False, "mix the learners' momentum buffers, too", rare=True)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
     """Options of schemes in which all ranks learn and average in the foreground with all or some ranks."""
 
     turns_frames: int = option(0, "initial frames of a rank during which all ranks take the parameters of one, each in turn, instead of "
-                               "mixing", minimum=0)  # fmt: skip
+                               "mixing", minimum=0, rare=True)  # fmt: skip
 
 
 _UNUSED_BEFORE = {"adpsgd": {"topology"}, "hadpsgd": {"topology"}}  # options that earlier versions saved, but these schemes ignored
@@ -76,6 +79,8 @@ _LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks
 @dataclass(frozen=True)
 class MixingOptions:
     """The scheme by which the ranks of a training job share what they learn, and its options."""
+
+    heading = "parallel training"
 
     parallel: str = option("allreduce", "scheme of parallel training; docs/parallel.md lists all")
     scheme: SchemeOptions | None = chosen_group("parallel", option_kinds, "scheme")

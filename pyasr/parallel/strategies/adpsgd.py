@@ -53,7 +53,7 @@ class PeerOptions(TopologyOptions):
     """Options of exchanges between ranks or nodes: in pairs, or with the neighbours of a topology."""
 
     random_peers: bool = option(False, "exchange with random ranks instead of neighbours",
-                                only=unless_set("topology", reason="its rounds define the neighbours"))  # fmt: skip
+                                only=unless_set("topology", reason="its rounds define the neighbours"), rare=True)  # fmt: skip
 
 
 @dataclass(frozen=True)

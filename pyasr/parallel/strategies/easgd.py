@@ -34,7 +34,7 @@ class ElasticOptions(PeriodicOptions):
     """Options of elastic averaging."""
 
     elastic_rate: float | None = option(None, "fraction of the distance between a rank and the centre by which both move in a mixing; "
-                                        "none: 0.9 / ranks", minimum=1e-9, maximum=1.0)  # fmt: skip
+                                        "none: 0.9 / ranks", minimum=1e-9, maximum=1.0, rare=True)  # fmt: skip
 
 
 @register("easgd", options=ElasticOptions)

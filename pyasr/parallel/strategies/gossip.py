@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class GossipOptions(AveragingOptions):
     """Options of schemes with a topology."""
 
-    all_reduce_epochs: int = option(0, "first epochs in which all ranks average with all instead of by the topology", minimum=0)
+    all_reduce_epochs: int = option(0, "first epochs in which all ranks average with all instead of by the topology", minimum=0, rare=True)
 
 
 class Gossip(PeriodicStrategy):

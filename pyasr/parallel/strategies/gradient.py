@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class PostLocalOptions(PeriodicOptions):
     """Options of post-local SGD."""
 
-    post_local_epochs: int = option(1, "first epochs that sum the gradients of every minibatch over all ranks", minimum=0)
+    post_local_epochs: int = option(1, "first epochs that sum the gradients of every minibatch over all ranks", minimum=0, rare=True)
 
 
 @register("gradient", options=FirstMixingOptions)

@@ -40,7 +40,7 @@ class KaldiOptions(MomentumMixingOptions, PeriodOptions):
 
     first_mixing = "best"
 
-    initial_ranks: int = option(1, "ranks that learn at first; the number grows to all ranks", minimum=1)
+    initial_ranks: int = option(1, "ranks that learn at first; the number grows to all ranks", minimum=1, rare=True)
 
 
 class GrowingTimetable(Timetable):

@@ -41,8 +41,8 @@ class OuterOptions(PeriodicOptions):
     """Options of an outer optimiser."""
 
     outer_momentum: float | None = option(None, "momentum of the outer optimiser; none: the scheme's own (docs/parallel.md)", minimum=0.0,
-                                          maximum=0.999)  # fmt: skip
-    outer_rate: float | None = option(None, "learning rate of the outer optimiser; none: the scheme's own", minimum=0.0)
+                                          maximum=0.999, rare=True)  # fmt: skip
+    outer_rate: float | None = option(None, "learning rate of the outer optimiser; none: the scheme's own", minimum=0.0, rare=True)
 
 
 class OuterOptimiser(PeriodicStrategy):

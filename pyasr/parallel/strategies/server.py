@@ -44,10 +44,10 @@ _TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
 class ServerOptions(SchemeOptions):
     """Options of the parameter server."""
 
-    server_momentum: float = option(0.0, "momentum of the server", minimum=0.0, maximum=0.999)
+    server_momentum: float = option(0.0, "momentum of the server", minimum=0.0, maximum=0.999, rare=True)
     gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server since the shard last synchronised",
-                                   minimum=0.0, maximum=1.0)  # fmt: skip
-    max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0)
+                                   minimum=0.0, maximum=1.0, rare=True)  # fmt: skip
+    max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0, rare=True)
 
 
 class Server:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class OverTimeOptions:
     """A network of layers over time, and the chunks that it is trained on."""
 
+    heading = "network"
+
     network: Path | None = option(None, "file of layers (docs/networks.md), replaces --hidden-layers, --activation etc.; its layers "
                                         "splice, so --splice-left and --splice-right are not used")  # fmt: skip
     chunk: int = option(20, "consecutive frames in a training chunk, without context", minimum=1)
@@ -77,6 +79,8 @@ class Phases:
 @dataclass(frozen=True)
 class ChunkOptions(OverTimeOptions):
     """A network of layers over time, and the chunks that it is trained on, with time shifts for a subsampling network."""
+
+    heading = "network"
 
     shift_frames: bool = option(True, "shift the input of successive minibatches, so that a subsampling network is trained on all frames")
 

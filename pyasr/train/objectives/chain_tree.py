@@ -45,9 +45,11 @@ _CONTEXT = dict(context_width=2, central_position=1)
 class ChainTreeOptions(TreeOptions):
     """The decision tree of an LF-MMI network."""
 
-    split_thresh: float = option(100.0, "minimum log-likelihood gain of a split, summed over the subsampled frames", minimum=0.0)
+    heading = "tree"
+
+    split_thresh: float = option(100.0, "minimum log-likelihood gain of a split, summed over the subsampled frames", minimum=0.0, rare=True)
     frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "keep every N-th frame; networks output at this rate", minimum=1)
-    tree_seed: int = option(0, "random seed of the phone clustering that yields the questions")
+    tree_seed: int = option(0, "random seed of the phone clustering that yields the questions", rare=True)
 
 
 @dataclass(frozen=True)

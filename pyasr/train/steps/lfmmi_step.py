@@ -45,6 +45,8 @@ _NO_ROOM = "it has more phones than outputs, or too many in a short time"
 class RegularisationOptions:
     """Regularisation in addition to the penalty on the outputs."""
 
+    heading = "objective"
+
     xent_regularize: float = option(0.1, "weight of the cross-entropy of a second output layer, which is used only in training; 0: none",
                                     minimum=0.0)  # fmt: skip
 

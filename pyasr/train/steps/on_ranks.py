@@ -25,6 +25,8 @@ _NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")  # checkp
 class OnRanks:
     """Options of every step that trains on MPI ranks."""
 
+    heading = "jobs"
+
     num_ranks: int = option(2, "number of MPI ranks", minimum=1)
     jobs: RankJobOptions = group(RankJobOptions)
 

@@ -24,6 +24,8 @@ NUM_CHECKED = 100  # utterances whose alignments are checked against the model
 class TargetOptions(HeldoutOptions):
     """Selection of the training utterances."""
 
+    heading = "data"
+
     max_missing: float = option(0.01, "maximum share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
 
 

@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyasr.base.cli import options as opt
 from pyasr.base.cli.job_options import JobOptions
@@ -144,6 +146,38 @@ def test_help_shows_every_flag_with_its_default():
     for word in ("A step.", "DATA", "--num-ceps INT", "[20]", "(povey|hamming)", "--nj INT", "[4]", "--config FILE", "--force", "go fast [false]",
                  "a language model [none]"):
         assert word in text
+
+
+@dataclass(frozen=True)
+class Room:
+    heading = "resources"
+    room: int = option(1, "room")
+
+
+def many(number: int, rare: int):
+    """A class of options, the last of them rare, in a group of a step."""
+    names = {f"x{i}": (int, option(i, f"number {i}", rare=i >= number - rare)) for i in range(number)}
+    numbers = dataclasses.make_dataclass("Numbers", [(name, kind, field) for name, (kind, field) in names.items()], bases=(Room,), frozen=True,
+                                         namespace={"heading": "network"})  # fmt: skip
+    return dataclasses.make_dataclass("Many", [("numbers", numbers, group(numbers))], frozen=True)
+
+
+def help_of(cls, flag: str) -> str:
+    with pytest.raises(opt.HelpRequested) as caught:
+        opt.parse(cls, [flag], "A step.")
+    return str(caught.value)
+
+
+def test_flags_stand_under_the_heading_of_the_class_that_declares_them():
+    text = help_of(many(3, 0), "--help")
+    assert re.search(r"Network:\n  --x0 .*\n  --x1 .*\n  --x2 .*\n\nResources:\n  --room .*\n\nGeneral:\n  --config FILE", text)
+
+
+def test_rare_flags_of_a_program_with_many_are_left_to_help_all():
+    short, whole = help_of(many(40, 12), "--help"), help_of(many(40, 12), "--help-all")
+    assert short.count("--x") == 28 and "--help-all                   show 12 more options" in short
+    assert whole.count("--x") == 40 and "help-all" not in whole
+    assert help_of(many(20, 12), "--help").count("--x") == 20  # few flags are all shown
 
 
 def test_a_name_declared_twice_is_our_mistake():

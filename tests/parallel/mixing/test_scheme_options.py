@@ -16,9 +16,8 @@ from pyasr.base.cli.options import argument, group, option, parse
 from pyasr.base.cli.step import output_of
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.outputs.fingerprint import DONE
-from pyasr.parallel.mixing import register
 from pyasr.parallel.mixing.periodic import PeriodicStrategy
-from pyasr.parallel.mixing.register import REGISTER, option_kinds
+from pyasr.parallel.mixing.register import REGISTER, option_kinds, register
 from pyasr.parallel.mixing.scheme_options import PeriodOptions
 from pyasr.parallel.strategies import MixingOptions, SchemeOptions, mixing_options, strategy_names
 

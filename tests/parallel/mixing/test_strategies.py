@@ -1,9 +1,6 @@
 """Flat parameters and parameter averaging, against plain numpy."""
 
-import textwrap
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,19 +8,13 @@ import torch
 from scheme_toys import mixing_of
 from uneven import check_minibatches_of_any_size
 
-from pyasr.base.cli import options as opt
-from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.parallel.mixing import register
 from pyasr.parallel.mixing.flat import ALIGNMENT, FlatParameters
-from pyasr.parallel.mixing.periodic import PeriodicStrategy
-from pyasr.parallel.mixing.register import REGISTER
-from pyasr.parallel.mixing.scheme_options import PeriodicOptions
 from pyasr.parallel.simulation.network_model import Network
 from pyasr.parallel.simulation.simulator import run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy, mixing_options, strategy_names
+from pyasr.parallel.strategies import make_strategy, mixing_options, strategy_names
 from pyasr.parallel.topology.topologies import TOPOLOGIES, matrix
 
 
@@ -179,22 +170,6 @@ def test_drift_is_the_distance_from_the_mixture():
 def test_gradients_of_minibatches_of_any_size(run):
     """As real ranks (tests/parallel/communication/test_comm.py)."""
     run(5, check_minibatches_of_any_size)
-
-
-def test_the_scheme_that_the_docs_write_anew():
-    """The example of docs/parallel.md is a directed ring."""
-    page = Path(__file__).parents[3].joinpath("docs", "parallel.md").read_text()
-    code = textwrap.dedent(page[page.index("    @dataclass(frozen=True)") : page.index("Every command with `--parallel`")])
-    exec(code, {"register": register, "PeriodicStrategy": PeriodicStrategy, "PeriodicOptions": PeriodicOptions, "option": option, "dataclass": dataclass,
-                "__name__": __name__})
-    try:
-        assert opt.parse(MixingOptions, ["--parallel", "my-ring", "--left-share", "0.25"])[0].scheme.left_share == 0.25
-        mixings = [mixed([[10] * 3] * 4, mixing_options(name, period_frames=10)) for name in ("my-ring", "ring")]
-    finally:
-        REGISTER.pop("my-ring", None)
-    for ours, theirs in zip(*mixings, strict=True):
-        for (_, _, after, _), (_, _, expected, _) in zip(ours, theirs):
-            np.testing.assert_allclose(after, expected, atol=1e-6)
 
 
 def test_unknown_scheme():
