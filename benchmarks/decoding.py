@@ -34,7 +34,8 @@ from pyasr.base.cli.options import group, option
 from pyasr.base.cli.step import run_step
 from pyasr.decode.decoding.decode_dir import load_scorer
 from pyasr.decode.lattices.lattice import best_path, sweep
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import open_features
 from pyasr.io.openfst import read_fst, write_fst

@@ -29,7 +29,8 @@ from pyasr.decode.lattices.mbr import mbr_decode, mbr_sweep
 from pyasr.decode.lattices.nbest import n_best
 from pyasr.decode.lattices.word_graph import WordGraph
 from pyasr.decode.rescoring.lm_rescore import rescore
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.hmm.model.model_file import MODEL, read_transitions
 from pyasr.lang.grammars.backoff_lm import BackoffLm

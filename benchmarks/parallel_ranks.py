@@ -19,7 +19,7 @@ import torch
 
 from pyasr.base.outputs.output import atomic_write
 from pyasr.nn.layers.preconditioned_layers import NaturalGradient
-from pyasr.parallel.communication.comm import MpiComm
+from pyasr.parallel.communication.mpi_comm import MpiComm
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.parallel.strategies import Strategy, make_strategy, mixing_options
 from pyasr.train.sgd.completion import Completion

@@ -16,7 +16,8 @@ import torch
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.parallel.communication.comm import Comm, MpiComm
+from pyasr.parallel.communication.comm import Comm
+from pyasr.parallel.communication.mpi_comm import MpiComm
 from pyasr.parallel.communication.ring import WIRE_TYPES, RingAllreduce
 
 

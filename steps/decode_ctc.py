@@ -35,7 +35,7 @@ from pyasr.decode.decoding.decode_dir import join_totals, decoding
 from pyasr.decode.decoding.outcome import check_hypotheses
 from pyasr.decode.lattice_jobs.lattice_dir import keep_words
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.data.tables.datadir import DataDir
 from pyasr.decode.decoding.biased import BiasedSpec, BiasOptions, parts_to_decode
 from pyasr.decode.decoding.decode_dir import NETWORK
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.graphs.decoding_graph import GraphOptions
 from pyasr.hmm.model.gmm_dir import input_files

@@ -20,7 +20,8 @@ from pyasr.decode.decoding.decode_fmllr import AdaptOptions, LatticePosteriors, 
 from pyasr.decode.lattices.compact_lattice import to_lattice
 from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer
 from pyasr.decode.lattices.lattice import Lattice, prune
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.transforms import apply_transform, compose
 from pyasr.hmm.align.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.model.gmm import AmDiagGmm

@@ -25,7 +25,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.fingerprint import counts
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.lang.grammars.ctc_graph import GRAPH as TLG
 from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 from pyasr.recognition.pasting import Pasting

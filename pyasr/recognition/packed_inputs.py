@@ -17,7 +17,7 @@ from pyasr.data.tables.datadir import DataDir
 from pyasr.decode.decoding.ctc_dir import WFST
 from pyasr.decode.decoding.decode_dir import NETWORK as NETWORK_FILE
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.extraction.pasted import PasteOptions, StreamOptions
 from pyasr.feats.extraction.vtln import SPEAKER_WARPS, UTTERANCE_WARPS
 from pyasr.feats.inputs import InputOptions

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.decode.lattices.lattice import Lattice
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.hmm.graphs.decoding_graph import make_hclg
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel

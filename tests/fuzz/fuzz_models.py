@@ -16,7 +16,7 @@ from tone_toys import NUM_PDFS, transitions, write_graph
 from pyasr.base.cli.options import save
 from pyasr.decode.decoding.decode_fmllr import AdaptOptions
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.extraction.pasted import PasteOptions
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import MfccOptions

@@ -29,7 +29,8 @@ from pyasr.data.tables.distortion import parse_table  # noqa: E402
 from pyasr.data.transcripts.ctm import read_ctm  # noqa: E402
 from pyasr.decode.lattices.compact_lattice import to_compact  # noqa: E402
 from pyasr.decode.lattices.lattice_io import read_compact_lattices, read_lattices, write_lattices  # noqa: E402
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder  # noqa: E402
+from pyasr.decode.search.beam_search import Decoder  # noqa: E402
+from pyasr.decode.search.decode_options import DecodeOptions  # noqa: E402
 from pyasr.feats.inputs import InputOptions  # noqa: E402
 from pyasr.feats.kaldi_options import kaldi_input  # noqa: E402
 from pyasr.feats.options import MfccOptions  # noqa: E402

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.parallel.communication.comm import MpiComm
+from pyasr.parallel.communication.mpi_comm import MpiComm
 
 
 def arrays_of(size: int, dtype: str) -> list[np.ndarray]:

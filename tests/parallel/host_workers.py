@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.parallel.communication.comm import MpiComm
+from pyasr.parallel.communication.mpi_comm import MpiComm
 
 LENGTH, MBIT_PER_S = 1_250_000, 100
 OVERHEAD = 1.2  # of packets

@@ -11,7 +11,7 @@ from steps_here import run_here
 
 from pyasr.base.cli.options import save
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions

@@ -11,7 +11,8 @@ from pyasr.base.errors import UserError
 from pyasr.decode.lattices.compact_lattice import to_compact
 from pyasr.decode.lattices.determinize import determinize
 from pyasr.decode.lattices.lattice import Lattice, from_arcs
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.sequence.hypotheses import hypotheses_of
 from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate, path_posteriors
 from pyasr.sequence.lattice_kernels import spread

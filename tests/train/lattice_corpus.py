@@ -12,7 +12,8 @@ from corpora import DIM, make_alignments, make_data
 from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
 from pyasr.decode.lattices.determinize import determinize
 from pyasr.decode.lattices.lattice_io import write_lattices
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.model.model_file import read_transitions
 from pyasr.io.openfst import Fst

@@ -29,7 +29,8 @@ from pyasr.data.parts.job_parts import PARTS, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import DataDir, split
 from pyasr.decode.decoding.decode_dir import load_scorer, scored
 from pyasr.decode.lattices.oracle import oracle
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.inputs import INPUT_TABLES, open_features
 from pyasr.hmm.graphs.decoding_graph import GraphOptions, lg_to_hclg
 from pyasr.hmm.model.gmm_dir import check_phones

@@ -28,7 +28,7 @@ from pyasr.decode.ctc.ctc_lists import list_path, write_list
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder, PrefixOptions
 from pyasr.decode.decoding.decode_dir import DecodeSpec, ShardWriter, load_decoder, shard_is_complete
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, open_features
 from pyasr.feats.origin import check_origin
 from pyasr.hmm.model.model_file import subsampling_files

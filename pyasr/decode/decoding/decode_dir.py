@@ -35,7 +35,8 @@ from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer
 from pyasr.decode.lattices.lattice import Lattice, best_path
 from pyasr.decode.lattices.lattice_io import LatticeWriter
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.decode.search.search_graph import Graph
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, input_option_files, open_features

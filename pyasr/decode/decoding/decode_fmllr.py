@@ -31,7 +31,7 @@ from pyasr.decode.lattice_jobs.lattice_dir import archives, job_archives, of_dat
 from pyasr.decode.lattices.lattice import DecodeStats, Lattice, best_path, prune
 from pyasr.decode.lattices.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.lattices.lattice_posteriors import tid_posteriors
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.feats.transforms import write_transforms
 from pyasr.hmm.align.pdf_posteriors import PdfPosteriors, SilenceWeighting

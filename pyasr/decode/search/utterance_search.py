@@ -11,17 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import DecodeStats, Lattice, Path, from_arcs
 from pyasr.decode.search import token_passing
-
-if TYPE_CHECKING:
-    from pyasr.decode.search.beam_search import DecodeOptions
-    from pyasr.decode.search.search_graph import Graph
+from pyasr.decode.search.decode_options import DecodeOptions
+from pyasr.decode.search.search_graph import Graph
 
 
 class Workspace(threading.local):

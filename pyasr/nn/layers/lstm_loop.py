@@ -8,21 +8,33 @@ waits for the GPU, and all shapes follow from the arguments, so forward and back
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pyasr.nn.layers.preconditioned_layers import own_gradients
+from pyasr.nn.layers.linear import Linear
+from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner, own_gradients
 from pyasr.tensor.lstm_cells import cells_for
 from pyasr.tensor.products import add_bmm, bmm_into
 
-if TYPE_CHECKING:
-    from pyasr.nn.layers.lstm import Lstm
+
+class LoopedLayer(Protocol):
+    """A layer of the loop, `pyasr.nn.layers.lstm.Lstm`, which describes its attributes."""
+
+    cell_dim: int
+    recurrent_dim: int
+    output_dim: int
+    cell_clip: float
+    gradient_clip: float
+    recurrent: Linear
+    projection: Linear | None
+    peepholes: Tensor | None
+    preconditioner: FactorsPreconditioner | None
 
 
-def weights_of(lstm: Lstm) -> tuple[Tensor | None, ...]:
+def weights_of(lstm: LoopedLayer) -> tuple[Tensor | None, ...]:
     """The weights that the loop needs: W_r, W_p, b_p, p; None for those that the layer does not have."""
     projection = (None, None) if lstm.projection is None else (lstm.projection.weight, lstm.projection.bias)
     return lstm.recurrent.weight, *projection, lstm.peepholes
@@ -90,7 +102,7 @@ class _FeedBack:
     is_to_state  whether these derivatives are needed
     """
 
-    def __init__(self, layer: Lstm, by_recurrent: Tensor, dr: Tensor, is_to_state: bool):
+    def __init__(self, layer: LoopedLayer, by_recurrent: Tensor, dr: Tensor, is_to_state: bool):
         self._is_to_state = is_to_state
         self._dim, self._limit, self._by_recurrent, self._dr = layer.recurrent_dim, layer.gradient_clip, by_recurrent, dr
         self._is_all_fed_back = layer.projection is not None and layer.output_dim == layer.recurrent_dim
@@ -140,7 +152,7 @@ def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = 
     return total
 
 
-def _gradients(lstm: Lstm, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(lstm: LoopedLayer, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor) -> tuple[Tensor | None, ...]:
     """The gradients of `weights_of` a layer; None for gradients that a preconditioner has written."""
     before = y[:-1, :, : lstm.recurrent_dim]
     recurrent, _ = own_gradients(lstm.recurrent, before.flatten(0, 1), da.flatten(0, 1))
@@ -148,7 +160,7 @@ def _gradients(lstm: Lstm, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: 
     return recurrent, *projection, None if lstm.peepholes is None else _peephole_gradient(lstm, da, cells)
 
 
-def _peephole_gradient(layer: Lstm, da: Tensor, cells: Tensor) -> Tensor | None:
+def _peephole_gradient(layer: LoopedLayer, da: Tensor, cells: Tensor) -> Tensor | None:
     """The gradient of p_i, p_f, p_o (3, H); None if a preconditioner has written it."""
     di, df, _, do = da.chunk(4, 2)
     of_frames = (by_a * seen for by_a, seen in ((di, cells[:-1]), (df, cells[:-1]), (do, cells[1:])))

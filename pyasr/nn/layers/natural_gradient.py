@@ -72,8 +72,8 @@ Cost
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -82,9 +82,6 @@ from torch import Tensor
 from pyasr.tensor.bfloat16_kernels import subtract_from
 from pyasr.tensor.products import minus_mm, mm
 from pyasr.tensor.squares import Number, fits_float32, sum_of_squares
-
-if TYPE_CHECKING:
-    from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient
 
 EPSILON, DELTA = 1e-10, 5e-4
 _MAX_ETA = 0.9
@@ -123,7 +120,7 @@ class OnlineNaturalGradient:
         self.factor: Tensor | None = None  # W; None before the first minibatch
         self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,), on the host
         self._copies: tuple[Tensor, Tensor | None] | None = None
-        self.lagged: LaggedNaturalGradient | None = None  # takes over the computation, without waiting for the host
+        self.lagged: Callable[[Tensor], tuple] | None = None  # takes over `_step`; it does not wait for the host
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Number]:
         """(Xhat, g) of equations (4) and (5) for X (N, D), and the update of F if one is due."""
@@ -155,7 +152,7 @@ class OnlineNaturalGradient:
     @torch.no_grad()
     def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         if self.lagged is not None:
-            return self.lagged.precondition(x)
+            return self.lagged(x)
         column = x.new_ones(len(x)) if ones else None
         if x.shape[1] + ones < 2 or len(x) == 0 or not self._ready(x, ones):
             return x, column, 1.0

@@ -28,7 +28,7 @@ from pyasr.base.system_errors import as_user_error
 from pyasr.liveness.heartbeat import hearts_of
 from pyasr.liveness.rank_failures import LastWords, first, leave, words_of
 from pyasr.liveness.rank_watchdog import Witness
-from pyasr.parallel.communication.comm import MpiComm
+from pyasr.parallel.communication.mpi_comm import MpiComm
 from pyasr.parallel.ranks.devices import take_gpu
 
 _LAST_WORDS_S = 0.2  # time for mpiexec to read the rank's output

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pyasr.report.plan.planned_calls import Call
-
-if TYPE_CHECKING:
-    from pyasr.report.plan.planned_data import Corpus
 
 _FISHER = 1960.0  # hours of both parts
 
@@ -27,12 +24,22 @@ class Speech:
         return Speech(self.hours + other.hours, self.num_utterances + other.num_utterances)
 
 
-def _first(corpus: Corpus, call: Call) -> tuple[str, Speech]:
+class KnownSpeech(Protocol):
+    """The speech of directories, by path."""
+
+    def speech_of(self, path: str) -> Speech:
+        """Hours and number of utterances."""
+
+    def hours_of(self, path: str) -> float:
+        """Hours."""
+
+
+def _first(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     """A copy or a part: the last word is a directory with at most the speech of the first."""
     return call.words[-1], corpus.speech_of(call.words[0])
 
 
-def _subset(corpus: Corpus, call: Call) -> tuple[str, Speech]:
+def _subset(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     """The requested number of utterances, of mean length; the shortest utterances are shorter."""
     whole = corpus.speech_of(call.words[0])
     num = max(whole.num_utterances, 1)
@@ -41,7 +48,7 @@ def _subset(corpus: Corpus, call: Call) -> tuple[str, Speech]:
     return call.words[-1], whole * max(share - call.number("all-but-first", 0) / num, 0.0)
 
 
-def _perturbed(corpus: Corpus, call: Call) -> tuple[str, Speech]:
+def _perturbed(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     """The original and a copy at each speed, whose duration depends on the speed."""
     whole = corpus.speech_of(call.words[0])
     for speed in call.flags.get("speeds", "0.9 1.1").split():
@@ -49,16 +56,16 @@ def _perturbed(corpus: Corpus, call: Call) -> tuple[str, Speech]:
     return call.words[-1], whole
 
 
-def _replicated(corpus: Corpus, call: Call) -> tuple[str, Speech]:
+def _replicated(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     return call.words[-1], corpus.speech_of(call.words[0]) * call.number("num-replications", 1)
 
 
-def _sum(corpus: Corpus, call: Call) -> tuple[str, Speech]:
+def _sum(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     """The first word is the combination of all others."""
     return call.words[0], sum(map(corpus.speech_of, call.words[1:]), Speech(0.0, 0.0))
 
 
-def _pasted(corpus: Corpus, call: Call) -> tuple[str, Speech]:
+def _pasted(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     return call.words[0], corpus.speech_of(call.words[1])
 
 

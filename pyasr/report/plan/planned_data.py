@@ -103,6 +103,10 @@ class Corpus:
         """Properties of a model, alignment or graph directory."""
         return self._known(self._models, path) or Model()
 
+    def network_size(self, path: str, columns: float, leaves: float, chunk: float) -> NetworkSize:
+        """Size of a network with the layers of a file."""
+        return self.disk.network(path, int(columns), int(leaves), int(chunk))
+
     def ngrams_of(self, path: str) -> float:
         """N-grams of a language model, lang directory or graph; if unknown, estimated from the largest data directory."""
         path = os.path.normpath(path).removesuffix("/lm.arpa.gz")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pyasr.report.plan.networks import NetworkSize, feed_forward
 from pyasr.report.plan.planned_calls import Call
-
-if TYPE_CHECKING:
-    from pyasr.report.plan.planned_data import Corpus
 
 _LEAVES_OF_MONO = 130.0  # three states for each of about forty phones, and silence
 _USUAL_LEAVES = {"train_deltas": 1200, "train_lda_mllt": 1800, "train_sat": 2000, "build_chain_tree": 1000}
@@ -36,18 +33,37 @@ class Model:
     network: NetworkSize | None = None
 
 
-def _of_tree(corpus: Corpus, call: Call) -> Model:
+class KnownProperties(Protocol):
+    """Properties of directories and files, by path."""
+
+    def model_of(self, path: str) -> Model:
+        """Properties of a model, alignment or graph directory."""
+
+    def columns_of(self, path: str) -> float:
+        """Columns of a data directory's features."""
+
+    def words_of(self, text: str) -> float:
+        """Running words of a text."""
+
+    def ngrams_of(self, path: str) -> float:
+        """N-grams of a language model."""
+
+    def network_size(self, path: str, columns: float, leaves: float, chunk: float) -> NetworkSize:
+        """Size of a network with the layers of a file."""
+
+
+def _of_tree(corpus: KnownProperties, call: Call) -> Model:
     """A GMM, or the tree of LF-MMI. An LDA has its own number of columns, which later systems keep."""
     columns = call.number("dim", 40) if call.name == "train_lda_mllt" else corpus.model_of(call.words[2]).columns
     return Model(call.number("num-leaves", _USUAL_LEAVES[call.name]), columns)
 
 
-def _of_place(place: int) -> Callable[[Corpus, Call], Model]:
+def _of_place(place: int) -> Callable[[KnownProperties, Call], Model]:
     """The properties of the model at this word."""
     return lambda corpus, call: corpus.model_of(call.words[place])
 
 
-def _of_dnn(corpus: Corpus, call: Call) -> Model:
+def _of_dnn(corpus: KnownProperties, call: Call) -> Model:
     leaves = corpus.model_of(call.words[2]).leaves
     columns = corpus.columns_of(call.words[0]) * (1 + call.number("deltas", 0))
     if "network" not in call.flags:
@@ -55,25 +71,25 @@ def _of_dnn(corpus: Corpus, call: Call) -> Model:
     return _described(corpus, call, call.flags["network"], leaves, columns, call.number("chunk", 20))
 
 
-def _of_lfmmi(corpus: Corpus, call: Call) -> Model:
+def _of_lfmmi(corpus: KnownProperties, call: Call) -> Model:
     leaves, columns = corpus.model_of(call.words[2]).leaves, corpus.columns_of(call.words[0])
     return _described(corpus, call, call.flags["network"], leaves, columns, call.number("chunk", 150))
 
 
-def _of_ctc(corpus: Corpus, call: Call) -> Model:
+def _of_ctc(corpus: KnownProperties, call: Call) -> Model:
     return _described(corpus, call, call.words[2], corpus.model_of(call.words[1]).leaves, corpus.columns_of(call.words[0]), 0)
 
 
-def _described(corpus: Corpus, call: Call, path: str, leaves: float, columns: float, chunk: float) -> Model:
+def _described(corpus: KnownProperties, call: Call, path: str, leaves: float, columns: float, chunk: float) -> Model:
     """The properties of a network with the layers of a file."""
-    return Model(leaves, columns, corpus.disk.network(path, int(columns), int(leaves), int(chunk)))
+    return Model(leaves, columns, corpus.network_size(path, columns, leaves, chunk))
 
 
-def _of_graph(corpus: Corpus, call: Call) -> Model:
+def _of_graph(corpus: KnownProperties, call: Call) -> Model:
     return replace(corpus.model_of(call.words[1]), network=None)
 
 
-MODELS: dict[str, Callable[[Corpus, Call], Model]] = {  # {program: properties of the last word of a call}
+MODELS: dict[str, Callable[[KnownProperties, Call], Model]] = {  # {program: properties of the last word of a call}
     "train_mono": lambda corpus, call: Model(columns=3 * corpus.columns_of(call.words[0])),
     **dict.fromkeys(_USUAL_LEAVES, _of_tree),
     **dict.fromkeys(("align_si", "align_fmllr", "align_dnn"), _of_place(2)),
@@ -89,7 +105,7 @@ MODELS: dict[str, Callable[[Corpus, Call], Model]] = {  # {program: properties o
 }
 
 
-def columns_made(corpus: Corpus, call: Call) -> tuple[str, float] | None:
+def columns_made(corpus: KnownProperties, call: Call) -> tuple[str, float] | None:
     """(data directory, columns of its features) of a call that computes features; None for others."""
     if call.name in ("make_mfcc", "make_plp"):
         return call.words[0], call.number("num-ceps", 13) + (3 if call.is_set("add-pitch") else 0)
@@ -104,7 +120,7 @@ def columns_made(corpus: Corpus, call: Call) -> tuple[str, float] | None:
     return None
 
 
-def _pasted_columns(corpus: Corpus, call: Call) -> float:
+def _pasted_columns(corpus: KnownProperties, call: Call) -> float:
     """Columns of all streams with their derivatives, plus those of i-vectors."""
     orders = list(map(float, call.flags.get("deltas", "0").split()))
     streams = call.words[1:]
@@ -113,23 +129,23 @@ def _pasted_columns(corpus: Corpus, call: Call) -> float:
     return vectors + sum(corpus.columns_of(stream) * (1 + order) for stream, order in zip(streams, orders))
 
 
-def _trained_ngrams(corpus: Corpus, call: Call) -> dict[str, float]:
+def _trained_ngrams(corpus: KnownProperties, call: Call) -> dict[str, float]:
     order = int(call.number("order", 3))
     kept = _KEPT_BY_MIN_COUNTS if "min-counts" in call.flags else 1.0
     per_word = _NGRAMS_OF_A_WORD.get(order, _NGRAMS_OF_A_WORD[4])
     return {call.words[-1]: per_word * kept * corpus.words_of(call.words[0])}
 
 
-def _pruned_ngrams(corpus: Corpus, call: Call) -> dict[str, float]:
+def _pruned_ngrams(corpus: KnownProperties, call: Call) -> dict[str, float]:
     kept = _KEPT_BY_PRUNING if call.number("threshold", 0) else 1.0
     return {call.words[1]: kept * corpus.ngrams_of(call.words[0])}
 
 
-def _published_ngrams(corpus: Corpus, call: Call) -> dict[str, float]:
+def _published_ngrams(corpus: KnownProperties, call: Call) -> dict[str, float]:
     return {f"{call.words[-1]}/{name}": 1e6 * num for name, num in _PUBLISHED_NGRAMS.items()}
 
 
-LANGUAGE_MODELS: dict[str, Callable[[Corpus, Call], dict[str, float]]] = {  # {directory that a call makes: n-grams}
+LANGUAGE_MODELS: dict[str, Callable[[KnownProperties, Call], dict[str, float]]] = {  # {directory that a call makes: n-grams}
     "train_lm": _trained_ngrams,
     "prune_lm": _pruned_ngrams,
     "mix_lms": lambda corpus, call: {call.words[0]: sum(map(corpus.ngrams_of, call.words[1:]))},

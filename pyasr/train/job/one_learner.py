@@ -7,25 +7,11 @@ the first learning rank if rank 0 is a server. If the mixing itself makes all le
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import torch
 
-from pyasr.feats.inputs import INPUT_FILE
-from pyasr.feats.origin import ORIGIN_FILE
-from pyasr.hmm.model.model_file import MODEL
-from pyasr.nn.networks.construction import Network
 from pyasr.parallel.strategies import Strategy
-from pyasr.train.job.rank_job import write_model
-
-if TYPE_CHECKING:
-    from pyasr.train.job.trainer import Trainer
 
 DIRECTORY = "learner"  # subdirectory of OUT
-_MODEL_FILES = (MODEL, "tree", "phones.txt", INPUT_FILE, ORIGIN_FILE)
 
 
 class OneLearner:
@@ -54,28 +40,3 @@ class OneLearner:
         comm, own = self.strategy.comm, master if self.kept is None else self.kept
         speaker = int(comm.reduce_scalar(comm.rank if self.strategy.speaks else comm.size, "min"))
         return comm.bcast(own.to("cpu", copy=True), speaker)
-
-
-def save_one_learner(job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]) -> None:
-    """Write OUT/learner, a model directory for decoding like OUT, and log its held-out result. The job's parameters are this model's
-    afterwards. Every rank must call this.
-
-    normaliser  mean and inverse standard deviation of the network's input
-    priors      function from a network to its log priors
-    """
-    flat, directory = job.learner.flat, job.directory / DIRECTORY
-    flat.master.copy_(job.one_learner.parameters(flat.master))
-    flat.refresh()
-    job.tell_of_one_learner(job.evaluate())
-    if job.comm.rank == 0:
-        directory.mkdir(exist_ok=True)
-        _copy_model_files(job.directory, directory)
-    network = job.learner.trained_network()
-    write_model(job.comm, directory, network, normaliser, priors(network))
-
-
-def _copy_model_files(out: Path, directory: Path) -> None:
-    """Copy the files that decoding needs in addition to the network."""
-    for path in (out / name for name in _MODEL_FILES):
-        if path.exists():
-            shutil.copyfile(path, directory / path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import numpy as np
 import torch
 
 from pyasr.base import log
-from pyasr.hmm.model.model_file import write_subsampling
+from pyasr.feats.inputs import INPUT_FILE
+from pyasr.feats.origin import ORIGIN_FILE
+from pyasr.hmm.model.model_file import MODEL, write_subsampling
 from pyasr.nn.files import MODEL_FILE
 from pyasr.nn.network_options import DnnOptions
 from pyasr.nn.networks.acoustic import AcousticModel
+from pyasr.nn.networks.construction import Network
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import Strategy
 from pyasr.train.data.rank_data import check_frames
@@ -21,11 +25,14 @@ from pyasr.train.draws import ALL
 from pyasr.train.evolve.combine import LogProbability, RecentModels, combine_recent, of_targets
 from pyasr.train.evolve.growth import Growth
 from pyasr.train.job.checkpoint_index import MODELS
+from pyasr.train.job.one_learner import DIRECTORY
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.whole_utterances import Utterances
 from pyasr.train.schedules import make_schedule
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.training_options import CombineOptions, GrowthOptions
+
+_MODEL_FILES = (MODEL, "tree", "phones.txt", INPUT_FILE, ORIGIN_FILE)
 
 
 def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int, directory: Path, longest: int = 0,
@@ -113,3 +120,28 @@ def write_model(comm: Comm, directory: Path, network: torch.nn.Module, normalise
         if model.subsampling != 1:
             write_subsampling(directory, model.subsampling)
         log.info(f"{directory / MODEL_FILE}: written")
+
+
+def save_one_learner(job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]) -> None:
+    """Write OUT/learner, a model directory for decoding like OUT, and log its held-out result. The job's parameters are this model's
+    afterwards. Every rank must call this.
+
+    normaliser  mean and inverse standard deviation of the network's input
+    priors      function from a network to its log priors
+    """
+    flat, directory = job.learner.flat, job.directory / DIRECTORY
+    flat.master.copy_(job.one_learner.parameters(flat.master))
+    flat.refresh()
+    job.tell_of_one_learner(job.evaluate())
+    if job.comm.rank == 0:
+        directory.mkdir(exist_ok=True)
+        _copy_model_files(job.directory, directory)
+    network = job.learner.trained_network()
+    write_model(job.comm, directory, network, normaliser, priors(network))
+
+
+def _copy_model_files(out: Path, directory: Path) -> None:
+    """Copy the files that decoding needs in addition to the network."""
+    for path in (out / name for name in _MODEL_FILES):
+        if path.exists():
+            shutil.copyfile(path, directory / path.name)

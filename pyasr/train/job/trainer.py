@@ -5,31 +5,27 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from pyasr.base.jobs.stop_request import StopRequested, heeding, is_stop_requested
-from pyasr.parallel.strategies import Mixing, Strategy
+from pyasr.parallel.strategies import Mixing, Strategy, TrainingView
 from pyasr.train.data.minibatch_stream import Frames
 from pyasr.train.evolve.growth import Growth
 from pyasr.train.job.averaging_watch import AveragingWatch
 from pyasr.train.job.calibration import frames_per_s_alone
 from pyasr.train.job.memory_check import Workload, check_utterances_fit, telling_what_to_lower, try_out
+from pyasr.train.job.one_learner import OneLearner
 from pyasr.train.job.progress import Reporter
 from pyasr.train.job.resumption import JobCheckpoints, Position
 from pyasr.train.job.skip_limit import SkipLimit
-from pyasr.train.job.trainer_view import TrainerView
 from pyasr.train.minibatches.frames import FrameStore
 from pyasr.train.schedules import Schedule
 from pyasr.train.sgd.gpu_paths import log_gpu_paths
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.totals import Totals
 from pyasr.train.training_options import LoopOptions
-
-if TYPE_CHECKING:
-    from pyasr.train.job.one_learner import OneLearner
 
 _NOTHING = None, torch.empty(0)  # in place of a minibatch
 _LOOKS = 10  # checks for a stop request per log line
@@ -308,3 +304,39 @@ class Trainer:
         self.position, self.best = found
         self._forget_compared()
         return True
+
+
+class TrainerView(TrainingView):
+    """A `Trainer` as its strategy sees it."""
+
+    def __init__(self, trainer: Trainer):
+        self._trainer, self.num_epochs = trainer, trainer.schedule.options.num_epochs
+
+    @property
+    def rate(self) -> float:
+        return self._trainer.rate()
+
+    @property
+    def velocity(self) -> torch.Tensor | None:
+        return self._trainer.learner.velocity if self._trainer.strategy.options.mix_momentum else None
+
+    def objective(self) -> float:
+        """Objective over the minibatches of the comparison of ranks; minus infinity if all of them were skipped."""
+        totals = self._trainer.totals(self._trainer.compared_sums.cpu().numpy())
+        return totals.objective if totals.sums[2] else -math.inf
+
+    def before_consensus(self) -> None:
+        self._trainer.evaluate_apart()
+
+    def after_mixing(self, master: torch.Tensor) -> None:
+        if self._trainer.one_learner:
+            self._trainer.one_learner.after_mixing(master)
+
+    def wants_meeting(self) -> bool:
+        return self._trainer.is_late()
+
+    def frames_to_meeting(self) -> int:
+        """Interval of checkpoints in frames, or the distance to the next change of the network if that is less; 0: neither."""
+        trainer, saves = self._trainer, self._trainer.options.checkpoint_frames
+        growth = trainer.growth.ahead(trainer.position.frames_seen) if trainer.growth else []
+        return min([*([saves] if saves else []), *growth], default=0)

@@ -27,8 +27,8 @@ from pyasr.train.evolve.priors import decoding_priors, presoftmax_scales
 from pyasr.train.evolve.saturation import SaturationFix
 from pyasr.train.evolve.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.job.checkpoint_index import MODELS
-from pyasr.train.job.one_learner import OneLearner, save_one_learner
-from pyasr.train.job.rank_job import combine_and_tell, make_job, write_model
+from pyasr.train.job.one_learner import OneLearner
+from pyasr.train.job.rank_job import combine_and_tell, make_job, save_one_learner, write_model
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.objectives.carried_states import CarriedCrossEntropy
 from pyasr.train.schedules import Schedule

@@ -14,7 +14,6 @@ import functools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,15 +24,12 @@ from pyasr.nn.layers.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGra
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner
 from pyasr.nn.networks.feed_forward_pass import FeedForwardPass
 from pyasr.train.sgd.criterion import CrossEntropy
-from pyasr.train.sgd.step_passes import LayersPasses, Places, PlainPasses
-
-if TYPE_CHECKING:
-    from pyasr.train.sgd.learner import Learner
+from pyasr.train.sgd.step_passes import CapturableLearner, LayersPasses, Places, PlainPasses
 
 _MAX_WORKERS, _MAX_SHAPES = 14, 4
 
 
-def why_not(learner: Learner) -> str:
+def why_not(learner: CapturableLearner) -> str:
     """The reasons why the steps of a learner cannot be captured; empty if they can.
 
     Only the cross-entropy of frames is captured, because the operations of other criteria may depend on the data.
@@ -57,7 +53,7 @@ class CapturedStep:
     pending  the value of `state_dict`, for a learner that resumes from a checkpoint
     """
 
-    def __init__(self, learner: Learner, pending: list[Pending] | None = None):
+    def __init__(self, learner: CapturableLearner, pending: list[Pending] | None = None):
         self.learner, self.device = learner, learner.flat.master.device
         self.rate, self.number = torch.zeros((), device=self.device), torch.zeros((), dtype=torch.int64, device=self.device)
         self.sides = online_sides(learner)
@@ -192,13 +188,13 @@ def _workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, min(_MAX_WORKERS, len(os.sched_getaffinity(0)) - 1)), "natural-gradient")
 
 
-def online_sides(learner: Learner) -> list[OnlineNaturalGradient]:
+def online_sides(learner: CapturableLearner) -> list[OnlineNaturalGradient]:
     """The sides of layers that are preconditioned by earlier minibatches. Layers that are preconditioned only for their change limits have
     none."""
     sides = (side for layer in learner.natural_gradient.layers.values() for side in layer.sides)
     return [side for side in sides if isinstance(side, OnlineNaturalGradient)]
 
 
-def is_past_first_updates(learner: Learner) -> bool:
+def is_past_first_updates(learner: CapturableLearner) -> bool:
     """Whether the first minibatches, each of which updates natural gradient, are over."""
     return all(side.num_minibatches > NUM_FIRST_UPDATES and side.factor is not None for side in online_sides(learner))

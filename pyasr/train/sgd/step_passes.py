@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient
 from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient
+from pyasr.nn.layers.preconditioned_layers import NaturalGradient
 from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, Groups, is_plain
+from pyasr.parallel.mixing.flat import FlatParameters
+from pyasr.parallel.mixing.gradient_sum import GradientSum
+from pyasr.tensor.squares import Number
 from pyasr.tensor.step_kernels import Verdict, descend
+from pyasr.train.sgd.components import Component
+from pyasr.train.sgd.criterion import Criterion
+from pyasr.train.sgd.nonfinite_guard import Skips
+from pyasr.train.training_options import LearnerOptions
 
-if TYPE_CHECKING:
-    from pyasr.train.sgd.learner import Learner
+
+class CapturableLearner(Protocol):
+    """The parts of a `pyasr.train.sgd.learner.Learner` that a captured step uses; that class describes them."""
+
+    network: nn.Module
+    options: LearnerOptions
+    criterion: Criterion
+    natural_gradient: NaturalGradient
+    flat: FlatParameters
+    components: list[Component]
+    limits: Tensor | None
+    velocity: Tensor | None
+    skips: Skips
+    gradient_sum: GradientSum | None
+    num_steps: int
+
+    def learn(self, x: Tensor, targets: Tensor, rate: Number, number: int | Tensor, change_scale: float) -> Tensor:
+        """One step of SGD without a graph."""
 
 
 class PlainPasses:
@@ -24,7 +48,7 @@ class PlainPasses:
     counts  result of the last step, as `Learner.step` returns it
     """
 
-    def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
+    def __init__(self, learner: CapturableLearner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
         self.learner, self.rate, self.number, flat = learner, rate, number, learner.flat
         layers = list(learner.natural_gradient.layers.values())
         weights = flat.padded(flat.work)[::2]
@@ -44,7 +68,7 @@ class PlainPasses:
         self.counts = self._verdict.counts
 
     @staticmethod
-    def takes(learner: Learner) -> bool:
+    def takes(learner: CapturableLearner) -> bool:
         """Whether this class supports a learner."""
         options, natural = learner.options, learner.options.natural_gradient
         limits = options.max_change or natural.max_change_per_sample or natural.max_gradient_per_sample or learner.limits is not None
@@ -74,15 +98,16 @@ class Places:
 class LayersPasses:
     """The learner's own step. Each side of a layer has its own natural gradient."""
 
-    def __init__(self, learner: Learner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
+    def __init__(self, learner: CapturableLearner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
         self.learner, self.rate, self.number = learner, rate, number
         self.counts = torch.zeros(3, dtype=torch.float64, device=rate.device)
         self.groups = [self._group(side, ones, workers) for layer in learner.natural_gradient.layers.values()
                        for side, ones in zip(layer.sides, (layer.has_bias, False)) if isinstance(side, OnlineNaturalGradient)]  # fmt: skip
 
     def _group(self, side, ones: bool, workers: ThreadPoolExecutor) -> LaggedNaturalGradient:
-        side.lagged = LaggedNaturalGradient([side], ones, side.factor.shape[1] - ones, self.learner.flat.work.dtype, workers)
-        return side.lagged
+        lagged = LaggedNaturalGradient([side], ones, side.factor.shape[1] - ones, self.learner.flat.work.dtype, workers)
+        side.lagged = lagged.precondition
+        return lagged
 
     def places(self, x: Tensor, targets: Tensor) -> Places:
         """Buffers for minibatches of this shape."""

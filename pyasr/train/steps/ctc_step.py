@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pyasr.base.cli.option_uses import never
 from pyasr.base.cli.options import argument, group
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
 from pyasr.feats.inputs import InputOptions
 from pyasr.lang.lang_dirs.subwords import MODEL, UNITS, UNITS_DIR, WORDS
 from pyasr.parallel.strategies import MixingOptions
@@ -15,7 +14,7 @@ from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.loss import CTC, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
 from pyasr.train.steps.training_step import TrainingStep
-from pyasr.train.targets.pdf_targets import HeldoutOptions, trained_tables
+from pyasr.train.targets.pdf_targets import CtcTargetOptions, trained_tables
 from pyasr.train.training_options import LearnerOptions, LoopOptions
 
 _LAYERS_SPLICE = never("the layers of NETWORK splice their input")
@@ -30,13 +29,6 @@ class CtcTraining:
     learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
-
-
-@dataclass(frozen=True)
-class CtcTargetOptions(HeldoutOptions):
-    """Selection of the training utterances."""
-
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class CtcStep(TrainingStep):
         """Write the units of the transcripts and the feature tables."""
         from pyasr.train.steps.ctc_targets import prepare  # imports torch: only when there is work to do
 
-        prepare(self, self.rank_input, out)
+        prepare(self.data, self.units_dir, self.network, self.rank_input, self.targets, out)
 
     def spec(self, out: Path) -> CtcSpec:
         """The spec for all ranks."""

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.cli.options import option
+from pyasr.base.cli.options import group, option
 from pyasr.base.cli.seeds import generator
+from pyasr.base.cli.skipped_utterances import LeftOutOptions
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
@@ -32,6 +33,13 @@ class HeldoutOptions:
     heldout_share: float = option(0.03, "share of the frames to hold out for evaluation after every epoch", minimum=0.0, maximum=0.5)
     heldout_seed: int = option(777, "seed for the selection of the held-out set", rare=True)
     heldout_by: str = option("speaker", "unit of the held-out set: whole speakers or single utterances", choices=("speaker", "utterance"))
+
+
+@dataclass(frozen=True)
+class CtcTargetOptions(HeldoutOptions):
+    """Selection of the training utterances of CTC."""
+
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
 
 
 @dataclass

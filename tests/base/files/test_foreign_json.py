@@ -10,7 +10,7 @@ from pyasr.base.files.foreign_json import parse_object, read_object
 from pyasr.base.outputs.fingerprint import DONE, read_done
 from pyasr.data.tables.distortion import Distortion
 from pyasr.decode.lattices.determinize import DeterminizeOptions
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.intake.lhotse import read_manifest
 from pyasr.recognition.packed import ModelInfo, read_info, write_info
 from pyasr.score.score_dir import read_summary

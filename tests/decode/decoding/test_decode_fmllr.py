@@ -18,7 +18,7 @@ from pyasr.decode.decoding.decode_dir import DecodeSpec, decode_shard, start_out
 from pyasr.decode.decoding.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, decode_again, first_stats, remove_intermediate, rescore_last
 from pyasr.decode.lattices.lattice import best_path
 from pyasr.decode.lattices.lattice_io import LatticeWriter, read_lattices
-from pyasr.decode.search.beam_search import DecodeOptions
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.transforms import read_transforms
 from pyasr.hmm.model.gmm import AmDiagGmm

@@ -16,7 +16,8 @@ from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer, 
 from pyasr.decode.lattices.determinize_pools import new_pools
 from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, prune
 from pyasr.decode.lattices.nbest import n_best
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from synthetic import make_loglikes, make_task
 
 SCALE, BEAM = 0.125, 6.0

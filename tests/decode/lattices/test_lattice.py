@@ -8,7 +8,8 @@ import pytest
 from graphs import lattice_paths, random_graph, tid2pdf
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, prune, sweep
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 
 
 def random_lattice(seed: int) -> Lattice:

@@ -16,7 +16,8 @@ from pyasr.decode.lattices.lattice import from_arcs
 from pyasr.decode.lattices.lattice_binary import encode
 from pyasr.decode.lattices.lattice_io import LatticeWriter, read_compact_lattices, read_lattices, write_lattices
 from pyasr.decode.lattices.lattice_text import text_lattice
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 
 ARRAYS = ("sources", "targets", "ilabels", "olabels", "graph_costs", "acoustic_costs", "final_graph", "final_acoustic")
 COMPACT_ARRAYS = ("sources", "targets", "words", "graph_costs", "acoustic_costs", "string_offsets", "tids", "final_graph", "final_acoustic",

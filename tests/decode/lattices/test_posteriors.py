@@ -6,7 +6,8 @@ from graphs import lattice_paths, random_graph, tid2pdf
 
 from pyasr.decode.lattices.lattice import from_arcs
 from pyasr.decode.lattices.lattice_posteriors import arc_posteriors, tid_posteriors
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 
 NUM_PDFS, SCALE = 4, 0.7
 

@@ -12,7 +12,8 @@ from graphs import all_paths, lattice_paths, random_graph, tid2pdf
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import best_path
 from pyasr.decode.search import token_passing
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.io.openfst import Fst, write_fst
 from synthetic import make_loglikes, make_task
 

@@ -9,7 +9,8 @@ import pytest
 from graphs import random_graph, tid2pdf
 
 from pyasr.base.errors import UserError
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.decode.search.search_graph import Graph
 from pyasr.io import mapped
 from pyasr.io.openfst import Fst, read_fst, write_fst

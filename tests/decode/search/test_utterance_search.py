@@ -9,7 +9,8 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import best_path
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.io.openfst import Fst
 from synthetic import make_loglikes, make_task
 

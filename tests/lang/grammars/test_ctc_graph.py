@@ -11,7 +11,8 @@ from ctc_toys import all_best, all_sums, random_log_posteriors
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.determinize import determinize
 from pyasr.decode.lattices.nbest import n_best
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.io.openfst import Fst
 from pyasr.lang.grammars.backoff_lm import BackoffLm
 from pyasr.lang.grammars.ctc_graph import ctc_graph, make_tlg, unit_tid2pdf

@@ -7,7 +7,8 @@ import pytest
 from fst_paths import best_cost, random_paths
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import best_path
-from pyasr.decode.search.beam_search import DecodeOptions, Decoder
+from pyasr.decode.search.beam_search import Decoder
+from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.hmm.graphs.decoding_graph import make_hclg
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel

@@ -124,7 +124,8 @@ def test_equals_the_formula_with_the_lag(period, ones):
     formula, side = LaggedByFormula(RANK, period), trained(1, ones, period, xs)[0]
     expected = [formula.precondition(np.hstack([x[0].numpy(), np.ones((NUM_ROWS, int(ones)))])) for x in xs]
     driver = Driver([side], ones)
-    side.lagged = lag = driver.lag
+    lag = driver.lag
+    side.lagged = lag.precondition
     for x, right in zip(xs[FIRST:], expected[FIRST:]):
         lag.looks = side.update_is_due()
         if lag.looks:
