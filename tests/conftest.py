@@ -22,6 +22,8 @@ for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in d
     if str(path) not in sys.path:
         sys.path.append(str(path))
 
+from durations import keep_quick, pytest_addoption, pytest_configure  # noqa: E402, F401  # found by the paths above
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["LC_ALL"] = "C"
 os.environ["PYTHONUTF8"] = "1"
@@ -42,6 +44,7 @@ def group_of(item: pytest.Item) -> str:
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Assign each test its group; with several processes, the groups of `ORDER` run first, then `LONG`, then groups by number of tests."""
+    keep_quick(config, items, set(SHARED))
     sizes = Counter(map(group_of, items))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))

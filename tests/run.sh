@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. With root it also installs sclite, shellcheck and strace,
-# which a few tests need, Slurm and Grid Engine; without them these tests are skipped and say so.
+# Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. tests/run.sh --fast runs the quick tests alone, for use
+# while you work (tests/durations.py). With root it also installs sclite, shellcheck and strace, which a few tests need, Slurm and Grid
+# Engine; without them these tests are skipped and say so. PYASR_KEEP_DURATIONS=FILE records how long tests take.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/.."
 
@@ -74,5 +75,5 @@ python -m pytest --collect-only -qq >/dev/null 2>&1 &  # compiles all test files
 run_as_avx2 || status=$?
 wait $! || true  # mistakes are reported below
 echo "== all tests, on this processor as it is"
-run_tests || status=$?
+run_tests ${PYASR_KEEP_DURATIONS:+--keep-durations "$PYASR_KEEP_DURATIONS"} || status=$?
 exit "$status"

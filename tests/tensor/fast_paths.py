@@ -67,7 +67,7 @@ def _numbers_of_bfloat16() -> Tensor:
     return x[(x.abs() >= torch.finfo(x.dtype).tiny) | (x == 0) | x.isnan()]
 
 
-@fast_path("nn/fast_tanh.py", 2.0**-7)
+@fast_path("nn/layers/fast_tanh.py", 2.0**-7)
 def tanh_of_bfloat16() -> Pairs:
     from pyasr.nn.layers.fast_tanh import Tanh
 
@@ -117,7 +117,7 @@ def _of_layers(own: nn.Module, peer: nn.Module, *shape: int) -> Pairs:
         yield first.grad, second.grad
 
 
-@fast_path("nn/linear.py", 1e-5)
+@fast_path("nn/layers/linear.py", 1e-5)
 def linear_layer() -> Pairs:
     from pyasr.nn.layers.linear import Linear
 
@@ -125,7 +125,7 @@ def linear_layer() -> Pairs:
         yield from _of_layers(Linear(60, 70), nn.Linear(60, 70), *shape)
 
 
-@fast_path("nn/natural_gradient.py", 1e-2)
+@fast_path("nn/layers/natural_gradient.py", 1e-2)
 def residual_of_natural_gradient() -> Pairs:
     """A bfloat16 has 8 bits, and the plain form rounds once more."""
     from pyasr.nn.layers import natural_gradient
@@ -146,7 +146,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-@fast_path("nn/natural_gradient.py", 0.25)
+@fast_path("nn/layers/natural_gradient.py", 0.25)
 def change_by_minibatches_in_bfloat16() -> Pairs:
     """What every kind of network learns from two, with natural gradient; rounding may decide which of two bands is the greater."""
     from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
@@ -182,7 +182,7 @@ def differences_of_bfloat16() -> Pairs:
         yield rest, exact
 
 
-@fast_path("parallel/flat.py", 2.0**-8)
+@fast_path("parallel/mixing/flat.py", 2.0**-8)
 def update_of_parameters() -> Pairs:
     from pyasr.parallel.mixing.flat import FlatParameters
 
@@ -252,7 +252,7 @@ def forward_backward() -> Pairs:
         yield from zip(leaky_hmm._over_blocks(logits, graph, 1e-5, lengths), exact)
 
 
-@fast_path("feats/pitch.py", 1e-5)
+@fast_path("feats/compute/pitch.py", 1e-5)
 def correlations_of_samples() -> Pairs:
     from pyasr.feats.compute import pitch
 
@@ -278,7 +278,7 @@ def _gaussians() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return weights, np.array([0, 3, 4, 7]), matrix(20, 5).numpy()
 
 
-@fast_path("hmm/gmm_kernels.py", 1e-5)
+@fast_path("hmm/model/gmm_kernels.py", 1e-5)
 def scores_of_gaussians() -> Pairs:
     from pyasr.hmm.model import gmm_kernels
 
@@ -297,7 +297,7 @@ def scores_of_gaussians() -> Pairs:
     yield of_blocks.reshape(3, -1)[:, :20], exact
 
 
-@fast_path("hmm/fmllr_kernels.py", 1e-5)
+@fast_path("hmm/transforms/fmllr_kernels.py", 1e-5)
 def sums_over_gaussians() -> Pairs:
     from pyasr.hmm.transforms.fmllr_kernels import expected_parameters
 

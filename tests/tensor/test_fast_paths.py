@@ -18,11 +18,11 @@ from pyasr.train.compute import ComputeOptions
 LIBRARY = Path(__file__).parents[2] / "pyasr"
 MARKS = r"ops\.mkldnn|to_mkldnn|fastmath=|error_model=|cudnn_is_acceptable|bfloat16_kernels import|[!=]= torch\.(bfloat16|float16|float32)"
 HELD_ELSEWHERE = {
-    "nn/preconditioned_layers.py": "widens float16: tests/nn/layers/test_preconditioned_layers.py",
-    "nn/lstm.py": "asks cuDNN on a GPU: tests/nn/layers/test_lstm.py",
-    "parallel/host_copy.py": "copies between devices: tests/device/test_copies.py",
-    "parallel/ring.py": "refuses other types: tests/parallel/communication/test_ring.py",
-    "train/frames.py": "narrows what it keeps: tests/train/minibatches/test_frames.py",
+    "nn/layers/preconditioned_layers.py": "widens float16: tests/nn/layers/test_preconditioned_layers.py",
+    "nn/layers/lstm.py": "asks cuDNN on a GPU: tests/nn/layers/test_lstm.py",
+    "parallel/communication/host_copy.py": "copies between devices: tests/device/test_copies.py",
+    "parallel/communication/ring.py": "refuses other types: tests/parallel/communication/test_ring.py",
+    "train/minibatches/frames.py": "narrows what it keeps: tests/train/minibatches/test_frames.py",
 }
 
 

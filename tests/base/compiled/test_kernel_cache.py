@@ -13,7 +13,7 @@ from processors import environment as seen_by
 import pyasr
 from pyasr.base.compiled import kernel_cache
 
-PACKAGE = Path(pyasr.__file__).parents[1]
+PACKAGE = Path(pyasr.__file__).parent
 KERNEL = "from numba import njit\n\n@njit(cache=True)\ndef twice(x):\n    return 2 * x\n"
 RUN = "import os, pyasr.hmm.kernel; print(os.environ.get('NUMBA_CACHE_DIR'), pyasr.hmm.kernel.twice(21))"
 
@@ -22,15 +22,15 @@ RUN = "import os, pyasr.hmm.kernel; print(os.environ.get('NUMBA_CACHE_DIR'), pya
 def installation(tmp_path):
     """pyasr with one kernel; files in the place of __pycache__, which also stop root."""
     root = tmp_path / "installation"
-    for package in ("", "base", "hmm"):
+    for package in ("", "base", "base/compiled", "base/files", "hmm"):
         (root / "pyasr" / package).mkdir(parents=True)
         shutil.copy(PACKAGE / package / "__init__.py", root / "pyasr" / package)
         (root / "pyasr" / package / "__pycache__").write_text("")
     (tmp_path / "tmp").mkdir()
-    source = (PACKAGE / "base/kernel_cache.py").read_text().replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
+    source = (PACKAGE / "base/compiled/kernel_cache.py").read_text().replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
     (root / "pyasr/base/compiled/kernel_cache.py").write_text(source)
-    for name in ("complaints", "errors", "places", "system_errors"):
-        shutil.copy(PACKAGE / f"base/{name}.py", root / "pyasr/base")
+    for name in ("complaints", "errors", "files/places", "system_errors"):
+        shutil.copy(PACKAGE / f"base/{name}.py", root / f"pyasr/base/{name}.py")
     (root / "pyasr/hmm/kernel.py").write_text(KERNEL)
     return root
 

@@ -59,7 +59,7 @@ def imports(spec, job):
     known = "pyasr.score.word_alignment" in sys.modules, "llvmlite.binding" in sys.modules
     from pyasr.score.word_alignment import count
     from pyasr.score import word_alignment
-    loaded = [kernel for kernel in vars(align).values() if getattr(kernel, "__dict__", {}).get("_by_kinds")]
+    loaded = [kernel for kernel in vars(word_alignment).values() if getattr(kernel, "__dict__", {}).get("_by_kinds")]
     print("known", *known, len(loaded) > 0, count(["a"], ["b"]))
 '''
 

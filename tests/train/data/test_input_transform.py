@@ -86,7 +86,7 @@ def test_input_transform_of_constant_columns():
     for matrix in features:
         matrix[:, 2] = 0
     assert estimate_transform(resident(features, pdfs), NUM_PDFS, InputTransformOptions(), SoloComm()) is None
-    with pytest.raises(UserError, match="--input-transform lda: LDA: .* some features are constant.*, or omit this option"):
+    with pytest.raises(UserError, match="--input-transform lda: LDA: .* some feature columns are constant.*, or omit this option"):
         estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
 
 

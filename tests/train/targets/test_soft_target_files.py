@@ -278,8 +278,8 @@ def measured(directory: Path) -> tuple[float, float, float]:
 
 
 def test_memory_does_not_grow_with_the_utterances(tmp_path):
-    here = Path(__file__).parents[1]
-    program = PROGRAM.format(places=[str(here), str(here.parent)], directory=str(tmp_path))
+    here = Path(__file__).parent
+    program = PROGRAM.format(places=[str(here), str(here.parent), str(here.parents[1])], directory=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     grown, few, many = map(float, done.stdout.split())
