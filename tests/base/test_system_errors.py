@@ -201,7 +201,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeyp
     (tmp_path / INDEX).write_text('{"number": 1, "files": ["x.pt"]}')
     assert read_index(tmp_path)["files"] == ["x.pt"]
     failing(monkeypatch, Path, "read_text", errno.ESTALE, INDEX)
-    with pytest.raises(UserError, match=r"checkpoint.json: removed or replaced on the file server while it was in use \(Stale[^;]*\); see that"):
+    with pytest.raises(UserError, match=r"checkpoint.json: removed or replaced on the file server while it was in use \(Stale[^;]*\); make sure that"):
         read_index(tmp_path)
     monkeypatch.undo()
     save_tensors(tmp_path / "x.pt", {})
