@@ -34,7 +34,7 @@ from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.graphs.training_graphs import transition_costs
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions, update
 from pyasr.hmm.model.model_file import read_model, read_tree
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 TARGET_FRAMES, TARGET_S = 1.37e6, 15.0
@@ -129,7 +129,7 @@ def main(options: Benchmark) -> None:
     torch.set_num_threads(1)
     lang = LangDir(options.lang)
     trans, gmm = read_model(options.model_dir / "final.mdl")
-    shard = Shard.load(open_features(options.data, options.model_dir), lang, 1, 1)
+    shard = GmmShard.load(open_features(options.data, options.model_dir), lang, 1, 1)
     tree = read_tree(options.model_dir / "tree", trans)
     shard.compile_graphs(lang, trans, tree)
     shard.align_equal(0)  # compiles the kernels of graphs, too
@@ -149,7 +149,7 @@ def main(options: Benchmark) -> None:
         raise UserError(f"an iteration takes {total_s:.1f} CPU s, more than {TARGET_S:.0f}")
 
 
-def compare(options: Benchmark, shard: Shard, trans, gmm, ours: tuple[float, float]) -> None:
+def compare(options: Benchmark, shard: GmmShard, trans, gmm, ours: tuple[float, float]) -> None:
     """Print the table of frames per CPU second; `ours`: alignment, statistics."""
     print(f"{'frames per CPU second':22} {'alignment':>14} {'ratio':>7} {'statistics':>14} {'ratio':>7} {'same frames':>10}")
     print(f"{'pyasr':22} {ours[0]:14,.0f} {'':7} {ours[1]:14,.0f}")

@@ -28,7 +28,7 @@ from pyasr.hmm.graphs.decoding_graph import GraphOptions
 from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer, merge_equal_contexts
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import ContextTree, Leaf, Node, Split, Table
+from pyasr.hmm.model.tree import ContextTree, Leaf, Node, Split, TreeTable
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang.fst import fst_ops as ops
 from pyasr.lang.grammars.grammar import make_grammar
@@ -103,10 +103,10 @@ def random_tree(lang: LangDir, topology: Topology, num_leaves: int) -> ContextTr
     def root(members: list[int]) -> Node:
         num_classes = topology.num_pdf_classes(members[0])
         size = max(1, num_leaves // (num_classes * len(sets))) if members in sets else 1
-        return Table(-1, tuple(grown(size) for _ in range(num_classes)))
+        return TreeTable(-1, tuple(grown(size) for _ in range(num_classes)))
 
     roots = {phone: node for members in lang.sets for node in [root(members)] for phone in members}
-    return ContextTree(3, 1, Table(1, tuple(roots.get(phone) for phone in range(max(roots) + 1))))
+    return ContextTree(3, 1, TreeTable(1, tuple(roots.get(phone) for phone in range(max(roots) + 1))))
 
 
 class Stopwatch:

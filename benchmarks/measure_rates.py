@@ -32,7 +32,7 @@ from pyasr.base.errors import UserError
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import network_core_s
 from pyasr.report.plan.planned_calls import Call, from_command
-from pyasr.report.plan.planned_data import Corpus
+from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import Rate, Rates, line_through, write_rates
 from pyasr.report.plan.works import WORKS, key_of, nothing
 
@@ -75,7 +75,7 @@ def done_files(recipe: Path) -> list[tuple[Path, dict]]:
 
 def samples_of(recipe: Path, rates: Rates) -> Iterator[tuple[str, Sample]]:
     """(kind of work, sample) of all outputs whose work is declared; the cost of their networks is taken from `rates`."""
-    corpus, used = Corpus(disk_below(recipe)), usage_of(recipe)
+    corpus, used = PlannedCorpus(disk_below(recipe)), usage_of(recipe)
     for path, done in done_files(recipe):
         call = from_command(done["command"], recipe)
         corpus.note(call)
@@ -92,7 +92,7 @@ def by_kind(recipes: Iterable[Path], rates: Rates) -> dict[str, list[Sample]]:
     return samples
 
 
-def sample(call: Call, path: Path, done: dict, used: Usage | None, corpus: Corpus, rates: Rates) -> Sample:
+def sample(call: Call, path: Path, done: dict, used: Usage | None, corpus: PlannedCorpus, rates: Rates) -> Sample:
     work = WORKS[call.name]
     core_s = used.cpu_s if used else done["seconds"] * work.num_workers(call)
     statuses = [json.loads(file.read_text(encoding="utf-8")) for file in (path.parent / "log").glob("*.status")]

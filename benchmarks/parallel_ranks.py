@@ -61,7 +61,7 @@ def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     strategy.begin_epoch(left * minibatch, minibatch)
     clock = Clock()
     while mixing is None or not mixing.last:
-        trains, begin = strategy.share is not None and left > 0 and not strategy.rests, time.perf_counter()
+        trains, begin = strategy.share is not None and left > 0 and not strategy.is_idle, time.perf_counter()
         if trains:
             compute()
         mixing = strategy.step(master, minibatch * trains)

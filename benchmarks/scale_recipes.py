@@ -23,7 +23,7 @@ from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import Cost, Plan, make_plan
 from pyasr.report.plan.planned_calls import parse_call
-from pyasr.report.plan.planned_data import WORDS_PER_HOUR, Corpus, Disk
+from pyasr.report.plan.planned_data import WORDS_PER_HOUR, Disk, PlannedCorpus
 from pyasr.report.plan.rates import Rates
 
 sys.path.append(str(ROOT / "tests" / "recipes"))
@@ -94,7 +94,7 @@ def plan_of(recipe: Recipe, rates: Rates) -> Plan:
             raise UserError(f"{folder}/run.sh: {error}") from None
     named = [parse_call(program, words, group_of(Path(program).stem), folder) for program, *words in recorded]
     disk = Disk(recipe.speech.get, network=disk_below(folder).network)
-    return make_plan(named, Corpus(disk), rates)
+    return make_plan(named, PlannedCorpus(disk), rates)
 
 
 def costs(rates: Rates) -> Iterator[tuple[Recipe, dict[str, Cost], Cost]]:

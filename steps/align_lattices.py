@@ -14,7 +14,7 @@ from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.cluster.ranks.jobs import run_jobs
-from pyasr.decode.lattice_jobs.align_dir import AlignSpec
+from pyasr.decode.lattice_jobs.align_dir import LatticeAlignSpec
 from pyasr.decode.lattice_jobs.decoded import Decoded
 from pyasr.decode.lattice_jobs.lattice_dir import keep_language_model, keep_words, words_file, write_num_jobs
 
@@ -33,7 +33,7 @@ class AlignLattices:
 def main(options: AlignLattices) -> None:
     decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
     with output_of(options, options.out, decoded.files()) as out:
-        spec = AlignSpec(decoded, out, options.phones)
+        spec = LatticeAlignSpec(decoded, out, options.phones)
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.lattice_jobs.align_dir:align_shard", spec,
                  num_jobs=decoded.num_jobs)
         if not options.phones:

@@ -30,7 +30,7 @@ from pyasr.base.errors import UserError
 from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.decode.ctc.ctc_lists import join_lists
 from pyasr.decode.ctc.ctc_prefix import PrefixOptions
-from pyasr.decode.decoding.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
+from pyasr.decode.decoding.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcDecodeSpec
 from pyasr.decode.decoding.decode_dir import join_totals, decoding
 from pyasr.decode.decoding.outcome import check_hypotheses
 from pyasr.decode.lattice_jobs.lattice_dir import keep_words
@@ -53,8 +53,8 @@ class DecodeCtc:
     lattices: DeterminizeOptions = group(DeterminizeOptions, only=if_is("search", WFST))
     jobs: JobOptions = group(JobOptions)
 
-    def spec(self, out: Path) -> CtcSpec:
-        return CtcSpec(self.search, self.data, self.ctc_dir, self.units_dir or self.ctc_dir / "units", out, self.jobs.nj,
+    def spec(self, out: Path) -> CtcDecodeSpec:
+        return CtcDecodeSpec(self.search, self.data, self.ctc_dir, self.units_dir or self.ctc_dir / "units", out, self.jobs.nj,
                        self.jobs.num_threads, self.posteriors, self.graph_dir, self.lm, self.prefix, self.decode, self.lattices)
 
 

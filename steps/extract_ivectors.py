@@ -19,7 +19,7 @@ from pyasr.base.files.table_paths import as_named
 from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.feats.fit import check_features
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
-from pyasr.ivector.extract_ivectors import ExtractDirOptions, ExtractSpec, merge, parts_to_extract
+from pyasr.ivector.extract_ivectors import ExtractDirOptions, IvectorExtractSpec, merge, parts_to_extract
 from pyasr.ivector.ivector_extractor import EXTRACTOR_FILE
 from pyasr.ivector.online_ivectors import ExtractOptions
 from pyasr.ivector.ubm import UBM_FILE
@@ -40,7 +40,7 @@ def main(options: ExtractIvectors) -> None:
     inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
     inputs += input_option_files(directory)
     with output_of(options, options.out, inputs, check=lambda: check_features(options.data, directory)) as out:
-        spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
+        spec = IvectorExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
         with parts_to_extract(spec):
             run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract_ivectors:extract_shard", spec)
         merge(spec)

@@ -17,13 +17,13 @@ from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.align.align_report import check_failed
 from pyasr.hmm.training.model_size import report_gaussians, report_leaves
-from pyasr.hmm.training.train_gmm import ScheduleOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions
 from pyasr.hmm.training.train_triphones import TRIPHONE_SCHEDULE, TriphoneStep
 
 
 @dataclass(frozen=True)
 class TrainDeltas(TriphoneStep):
-    schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=9000, **TRIPHONE_SCHEDULE)
+    schedule: GmmScheduleOptions = group(GmmScheduleOptions, num_gauss=9000, **TRIPHONE_SCHEDULE)
     inputs: InputOptions = group(InputOptions, deltas=2)
 
 

@@ -17,7 +17,7 @@ from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.align.align_report import check_failed
 from pyasr.hmm.training.model_size import report_gaussians, report_leaves
-from pyasr.hmm.training.train_gmm import ScheduleOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions
 from pyasr.hmm.training.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
 from pyasr.hmm.training.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
 
@@ -25,7 +25,7 @@ from pyasr.hmm.training.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, T
 @dataclass(frozen=True)
 class TrainLdaMllt(TriphoneStep):
     tree: TreeOptions = group(TreeOptions, num_leaves=1800)
-    schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=15000, **TRIPHONE_SCHEDULE)
+    schedule: GmmScheduleOptions = group(GmmScheduleOptions, num_gauss=15000, **TRIPHONE_SCHEDULE)
     lda: LdaMlltOptions = group(LdaMlltOptions)
     inputs: InputOptions = group(InputOptions, splice_left=4, splice_right=4)
 

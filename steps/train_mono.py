@@ -26,7 +26,7 @@ from pyasr.hmm.model.gmm_dir import input_files
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.hmm.training.model_size import report_gaussians
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec
 
 
@@ -35,7 +35,7 @@ class TrainMono:
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory")
     dir: Path = argument("directory of the model")
-    schedule: ScheduleOptions = group(ScheduleOptions, first_beam=6.0)
+    schedule: GmmScheduleOptions = group(GmmScheduleOptions, first_beam=6.0)
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, deltas=2)

@@ -23,7 +23,7 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.align.align_report import check_failed
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.training.model_size import report_gaussians, report_leaves
-from pyasr.hmm.training.train_gmm import ScheduleOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions
 from pyasr.hmm.training.train_sat import SatOptions, SatSpec
 from pyasr.hmm.training.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
 from pyasr.hmm.transforms.fmllr import FmllrOptions
@@ -33,7 +33,7 @@ from pyasr.hmm.transforms.unadapted import warn_of_unadapted
 @dataclass(frozen=True)
 class TrainSat(TriphoneStep):
     tree: TreeOptions = group(TreeOptions, num_leaves=2000)
-    schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=20000, **TRIPHONE_SCHEDULE)
+    schedule: GmmScheduleOptions = group(GmmScheduleOptions, num_gauss=20000, **TRIPHONE_SCHEDULE)
     sat: SatOptions = group(SatOptions)
     fmllr: FmllrOptions = group(FmllrOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions, power=0.2)

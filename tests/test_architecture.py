@@ -127,6 +127,34 @@ def test_modules_form_no_circle():
     assert not found, f"modules that import each other in a circle: {' -> '.join(found)}"
 
 
+# Folders whose modules may share their names with others: siblings for one corpus or kind of source each.
+SIBLINGS = "pyasr/corpora/", "pyasr/intake/own/sources/"
+KEPT_MODULES = {"pyasr/feats/options.py"}  # its name is written next to features and in models
+
+
+def used_twice(places: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """{name: its places} of the names that have several."""
+    found: dict[str, list[str]] = {}
+    for name, place in places:
+        found.setdefault(name, []).append(place)
+    return {name: several for name, several in found.items() if len(several) > 1}
+
+
+def test_names_used_twice_are_found():
+    assert used_twice([("Step", "a"), ("Loss", "a"), ("Step", "b")]) == {"Step": ["a", "b"]}
+
+
+def test_module_names_are_used_once():
+    names = [(path.stem, str(path.relative_to(ROOT))) for path in python_files("pyasr") if path.name != "__init__.py"]
+    assert not used_twice([(name, path) for name, path in names if not path.startswith(SIBLINGS) and path not in KEPT_MODULES])
+
+
+def test_names_of_public_classes_are_used_once():
+    classes = [(node.name, str(path.relative_to(ROOT))) for path in python_files("pyasr") for node in ast.parse(path.read_text()).body
+               if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    assert not used_twice(classes)
+
+
 def test_no_folder_has_too_many_modules():
     folders = {path.parent for path in python_files("pyasr")}
     for folder in folders:

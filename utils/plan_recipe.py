@@ -20,7 +20,7 @@ from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
 from pyasr.report.plan.estimate import make_plan
 from pyasr.report.plan.planned_calls import read_record
-from pyasr.report.plan.planned_data import Corpus
+from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import read_rates
 from pyasr.report.plan.room import lacks
 from pyasr.report.plan.told import page
@@ -36,7 +36,7 @@ def main(options: PlanRecipe) -> None:
     from pyasr.report.plan.disk import disk_below
 
     rates = read_rates(options.rates or Path(pyasr.__file__).resolve().parents[1] / "benchmarks/rates.json")
-    corpus = Corpus(disk_below(Path()))
+    corpus = PlannedCorpus(disk_below(Path()))
     plan = make_plan(read_record(options.record), corpus, rates)
     lacking = list(lacks(plan))
     for sentence in lacking:

@@ -20,7 +20,7 @@ from pyasr.data.parts.side_files import carry
 from pyasr.data.parts.subsegments import subsegmented
 from pyasr.data.tables.datadir import DataDir
 from pyasr.data.transcripts.ctm import read_ctm
-from pyasr.score.split_utterances import SplitOptions, split_utterances
+from pyasr.score.split_utterances import UtteranceSplitOptions, split_utterances
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SplitLongUtterances:
     data: Path = argument("data directory with transcripts")
     ctm: Path = argument("word times in the recordings (ctm), from an alignment or a recogniser")
     out: Path = argument("data directory to write")
-    split: SplitOptions = group(SplitOptions)
+    split: UtteranceSplitOptions = group(UtteranceSplitOptions)
 
 
 def main(options: SplitLongUtterances) -> None:

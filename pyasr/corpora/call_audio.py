@@ -9,7 +9,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.files.table_paths import as_named
 from pyasr.base.system_errors import SystemRefusal
-from pyasr.corpora.conversations import CHANNELS, LeftOut, Utterance
+from pyasr.corpora.conversations import CHANNELS, SkippedItems, Utterance
 from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import audio_head
 from pyasr.data.tables.datadir import Segment
@@ -46,7 +46,7 @@ def _seconds_of_sides(path: Path) -> float:
     return seconds
 
 
-def within_audio(utterances: list[Utterance], seconds: Mapping[str, float], left: LeftOut) -> list[Utterance]:
+def within_audio(utterances: list[Utterance], seconds: Mapping[str, float], left: SkippedItems) -> list[Utterance]:
     """The utterances that can be cut from the audio of their calls (`pyasr.data.tables.fit_segments`), in their order."""
     durations, kept = {one.side: seconds[one.call] for one in utterances if one.call in seconds}, []
     for one in utterances:

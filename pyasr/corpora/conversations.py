@@ -58,7 +58,7 @@ def tables_of(utterances: list[Utterance], audio: dict[str, Path], genders: dict
     return tables
 
 
-class LeftOut:
+class SkippedItems:
     """Skipped items of a preparation: counts by reason, with the first names for each."""
 
     def __init__(self):

@@ -20,7 +20,7 @@ MISSING_FILE = "missing_words.txt"
 
 
 @dataclass(frozen=True)
-class DictOptions:
+class CorpusDictOptions:
     """Options of a program that creates the dictionary directory of a text."""
 
     text: Path = argument("text whose words need pronunciations")
@@ -28,7 +28,7 @@ class DictOptions:
 
 
 @dataclass(frozen=True)
-class SwitchboardDictOptions(DictOptions):
+class SwitchboardDictOptions(CorpusDictOptions):
     """The same, with the location of Mississippi State's dictionary."""
 
     swbd: str = option("", "directories of LDC97S62, separated by colons")
@@ -39,7 +39,7 @@ class SwitchboardDictOptions(DictOptions):
         return find_transcripts(places_in(self.transcripts) or places_in(self.swbd))
 
 
-def make_dict_dir(options: DictOptions, inputs: list[Path], write: Callable[[Path, Counter[str]], Lexicon]) -> None:
+def make_dict_dir(options: CorpusDictOptions, inputs: list[Path], write: Callable[[Path, Counter[str]], Lexicon]) -> None:
     """Create DICT_DIR of `options` unless it is up to date.
 
     inputs  further input files, besides the text

@@ -15,7 +15,7 @@ from pyasr.data.tables.datadir import DataDir
 from pyasr.data.transcripts.ctm import Recordings
 from pyasr.data.transcripts.glm import read_glm
 from pyasr.data.transcripts.spoken import is_optional, is_unscored, letters_of
-from pyasr.data.transcripts.stm import Segment
+from pyasr.data.transcripts.stm import StmSegment
 from pyasr.io.content import read_content
 
 
@@ -25,7 +25,7 @@ def stm_text(words: str) -> str:
     return " ".join(f"({word})" if is_optional(word) else " ".join(letters_of(word)) for word in scored)
 
 
-def segments_of(data: DataDir) -> list[Segment]:
+def segments_of(data: DataDir) -> list[StmSegment]:
     """One stm segment per utterance. Raises UserError if `data` has no segments."""
     if not data.has("segments"):
         raise UserError(f"{data.path}: no segments, which an stm needs for its times; give a data directory of calls")
@@ -33,7 +33,7 @@ def segments_of(data: DataDir) -> list[Segment]:
     for name, segment in data.segments.items():
         file, channel, _ = recordings.locate(name)
         times = f"{segment.begin_s:.2f}", f"{segment.end_s:.2f}"
-        found.append(Segment(file, channel, data.utt2spk[name], *times, (), stm_text(data.text.get(name, ""))))
+        found.append(StmSegment(file, channel, data.utt2spk[name], *times, (), stm_text(data.text.get(name, ""))))
     return found
 
 

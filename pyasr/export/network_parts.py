@@ -1,6 +1,6 @@
 """A feed-forward network or TDNN as a chain of parts that other toolkits also have; Kaldi's formats are written from it.
 
-    [Splice(-5..5), Shift(-mean), Scale(1 / std), Affine, Unit("relu"), ..., Affine, Unit("log-softmax")]
+    [FrameSplice(-5..5), Shift(-mean), Scale(1 / std), Affine, Unit("relu"), ..., Affine, Unit("log-softmax")]
 
 Each part maps frames to frames. Times are in frames of features, whatever the subsampling of lower layers.
 """
@@ -19,7 +19,7 @@ from pyasr.feats.deltas import DELTA_WINDOW, delta_matrix
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.dropout import Dropout
 from pyasr.nn.layers.nnet2_layers import Normalize, PNorm
-from pyasr.nn.layers.sequence_layers import Crop, Delay, SequenceLayer, Splice as SpliceLayer
+from pyasr.nn.layers.sequence_layers import Crop, Delay, SequenceLayer, Splice
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
 from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.networks.feed_forward import FeedForward
@@ -28,7 +28,7 @@ from pyasr.nn.networks.layered import LayeredNetwork
 
 
 @dataclass(frozen=True)
-class Splice:
+class FrameSplice:
     """Frames t + o for each offset o, concatenated."""
 
     offsets: tuple[int, ...]
@@ -81,14 +81,14 @@ class Bypass:
     parts: list[Part]
 
 
-Part = Splice | Shift | Scale | Affine | Norms | Unit | Bypass
+Part = FrameSplice | Shift | Scale | Affine | Norms | Unit | Bypass
 
 
 def input_parts(model: AcousticModel, options: InputOptions) -> list[Part]:
     """Parts from features with derivatives to the normalised input of the network, and untrained layers of the network."""
     parts: list[Part] = []
     if options.splice_left or options.splice_right:
-        parts.append(Splice(tuple(range(-options.splice_left, options.splice_right + 1))))
+        parts.append(FrameSplice(tuple(range(-options.splice_left, options.splice_right + 1))))
     parts += [Shift(-array(model.mean)), Scale(array(model.inverse_std))]
     transform = getattr(model.network, "transform", None)
     return parts if transform is None else [*parts, Affine(array(transform)[:, :-1], array(transform)[:, -1], fixed=True)]
@@ -100,7 +100,7 @@ def delta_parts(order: int, dim: int) -> list[Part]:
         return []
     reach = order * DELTA_WINDOW
     weight = np.kron(delta_matrix(order), np.eye(dim, dtype=np.float32))
-    return [Splice(tuple(range(-reach, reach + 1))), Affine(weight, np.zeros(len(weight), np.float32), fixed=True)]
+    return [FrameSplice(tuple(range(-reach, reach + 1))), Affine(weight, np.zeros(len(weight), np.float32), fixed=True)]
 
 
 @singledispatch
@@ -164,8 +164,8 @@ def _(layer: Stack, stride: int) -> list[Part]:
 
 
 @_layer_parts.register
-def _(layer: SpliceLayer, stride: int) -> list[Part]:
-    return [Splice(tuple(offset * stride for offset in layer.offsets))] if layer.offsets != [0] else []
+def _(layer: Splice, stride: int) -> list[Part]:
+    return [FrameSplice(tuple(offset * stride for offset in layer.offsets))] if layer.offsets != [0] else []
 
 
 @_layer_parts.register
@@ -186,7 +186,7 @@ def _(layer: nn.LayerNorm, stride: int) -> list[Part]:
 
 @_layer_parts.register
 def _(layer: Delay, stride: int) -> list[Part]:
-    return [Splice((layer.right * stride,))]
+    return [FrameSplice((layer.right * stride,))]
 
 
 @_layer_parts.register

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.export.network_parts import Affine, Norms, Part, Scale, Shift, Splice, Unit, input_parts, network_parts
+from pyasr.export.network_parts import Affine, FrameSplice, Norms, Part, Scale, Shift, Unit, input_parts, network_parts
 from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
 from pyasr.io.kaldi_objects import KaldiWriter
@@ -39,7 +39,7 @@ def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
 
 
 def _check(parts: list[Part]) -> None:
-    unknown = {Splice: "splices frames", Norms: "has p-norm units", Scale: "is scaled", Shift: "is shifted"}
+    unknown = {FrameSplice: "splices frames", Norms: "has p-norm units", Scale: "is scaled", Shift: "is shifted"}
     for part in parts:
         if type(part) in unknown:
             raise UserError(f"a layer of the network {unknown[type(part)]}, which nnet1 does not support; use --form nnet3")
@@ -61,7 +61,7 @@ def _write_chain(path: Path, parts: list[Part], dim: int) -> None:
 def _write_component(writer: KaldiWriter, part: Part, dim: int) -> int:
     """Write a component with `dim` inputs. Returns the number of its outputs."""
     match part:
-        case Splice(offsets):
+        case FrameSplice(offsets):
             _head(writer, "<Splice>", dim * len(offsets), dim)
             writer.int_vector(offsets)
             return dim * len(offsets)

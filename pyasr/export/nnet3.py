@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.export.network_parts import Affine, Bypass, Norms, Part, Scale, Shift, Splice, Unit, delta_parts, input_parts, network_parts
+from pyasr.export.network_parts import Affine, Bypass, FrameSplice, Norms, Part, Scale, Shift, Unit, delta_parts, input_parts, network_parts
 from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.model.transitions import TransitionModel
@@ -40,7 +40,7 @@ class Node:
     part: Part
 
 
-class Nodes:
+class Nnet3Nodes:
     """The nodes of a chain of parts, one per part except splicing, which descriptors do.
 
     left, right  frames of context
@@ -56,7 +56,7 @@ class Nodes:
     def _add(self, parts: list[Part]) -> None:
         for part in parts:
             before = _descriptor(self._last, self._offsets)
-            if isinstance(part, Splice):
+            if isinstance(part, FrameSplice):
                 self._offsets = [frame + offset for offset in part.offsets for frame in self._offsets]
                 self._begins, self._ends = self._begins + min(part.offsets), self._ends + max(part.offsets)
             elif isinstance(part, Bypass):
@@ -82,7 +82,7 @@ def write_nnet3(model: AcousticModel, options: InputOptions, transitions: Transi
     dim = feature_dim(model, options)
     parts = [*delta_parts(options.deltas, dim), *input_parts(model, options), *network_parts(model.network),
              Unit("log-softmax", model.num_pdfs)]  # fmt: skip
-    chain = Nodes(parts)
+    chain = Nnet3Nodes(parts)
     with KaldiWriter(path, binary=False) as writer:
         transitions.write(writer)
         writer.token("<Nnet3>")

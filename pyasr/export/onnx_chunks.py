@@ -8,7 +8,7 @@ Times are computed in the graph, because the number of frames T is known only at
 
 from __future__ import annotations
 
-from pyasr.export.onnx_graph import Graph
+from pyasr.export.onnx_graph import OnnxGraph
 from pyasr.export.onnx_ops import reshape, size
 from pyasr.nn.networks.layered import LayeredNetwork
 
@@ -16,7 +16,7 @@ from pyasr.nn.networks.layered import LayeredNetwork
 class Chunks:
     """The chunks of the utterances `x`, frames (T, N, dim), for a network."""
 
-    def __init__(self, network: LayeredNetwork, graph: Graph, x: str):
+    def __init__(self, network: LayeredNetwork, graph: OnnxGraph, x: str):
         self.network, self.graph, self.x = network, graph, x
         self.num_frames = size(graph, x, 0)
         self.begins = self._begins()

@@ -1,6 +1,6 @@
 """Graphs of ONNX operators, built node by node and written as an ONNX file without the onnx library.
 
-    graph = Graph("network")
+    graph = OnnxGraph("network")
     x = graph.input("features", ("batch", "frames", 40))
     y = graph.op("Add", graph.op("MatMul", x, graph.constant(weight)), graph.constant(bias))
     graph.output(y, "scores", ("batch", "frames", 2000))
@@ -24,13 +24,13 @@ _GREATEST_SIZE = 2**31 - 1  # bytes; limit of protocol buffers
 Shape = tuple["int | str", ...]  # a number for a fixed size, a name for one that is known at run time
 
 
-class Graph:
+class OnnxGraph:
     """Operators in the order of execution, with their constants.
 
     outer  graph of which this one is the body of a loop: names are unique over both, and the constants are stored there
     """
 
-    def __init__(self, name: str, outer: Graph | None = None):
+    def __init__(self, name: str, outer: OnnxGraph | None = None):
         self.name, self._outer = name, outer
         self._nodes: list[bytes] = []
         self._constants: list[bytes] = []
@@ -63,14 +63,14 @@ class Graph:
         return self.op_with(1, kind, *inputs, **attributes)[0]
 
     def op_with(self, num_outputs: int, kind: str, /, *inputs: str, **attributes) -> list[str]:
-        """Add a node with several outputs; an attribute is an int, a float, a str, a list of ints, or the Graph of a loop body."""
+        """Add a node with several outputs; an attribute is an int, a float, a str, a list of ints, or the OnnxGraph of a loop body."""
         outputs = [self._new_name(kind) for _ in range(num_outputs)]
         self._nodes.append(_node(kind, inputs, outputs, attributes))
         return outputs
 
-    def body(self, name: str) -> Graph:
+    def body(self, name: str) -> OnnxGraph:
         """An empty graph for the body of a loop."""
-        return Graph(name, self)
+        return OnnxGraph(name, self)
 
     def serialised(self) -> bytes:
         """The message GraphProto."""
@@ -84,7 +84,7 @@ class Graph:
         return f"{hint.lower()}_{self._num_names}"
 
 
-def model_file(graph: Graph, doc: str, metadata: dict[str, str]) -> bytes:
+def model_file(graph: OnnxGraph, doc: str, metadata: dict[str, str]) -> bytes:
     """Content of an ONNX file of a graph, with a description and metadata. Raises UserError if it would be too large."""
     opset = protobuf.content(1, "") + protobuf.integer(2, _OPSET)
     entries = [protobuf.content(14, protobuf.content(1, name) + protobuf.content(2, value)) for name, value in metadata.items()]
@@ -103,7 +103,7 @@ def _node(kind: str, inputs, outputs, attributes: dict) -> bytes:
 
 def _attribute(name: str, value) -> bytes:
     head = protobuf.content(1, name)
-    if isinstance(value, Graph):
+    if isinstance(value, OnnxGraph):
         return head + protobuf.content(6, value.serialised()) + protobuf.integer(20, _GRAPH)
     if isinstance(value, float):
         return head + protobuf.single(2, value) + protobuf.integer(20, _FLOAT)

@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from pyasr.base.errors import UserError
-from pyasr.export.onnx_graph import Graph
+from pyasr.export.onnx_graph import OnnxGraph
 from pyasr.export.onnx_lstm import add_lstm
 from pyasr.export.onnx_ops import ALL, affine, reshape, shifted, side_by_side, size, slice_frames
 from pyasr.export.values import array
@@ -23,62 +23,62 @@ from pyasr.nn.networks.layer_kinds import Stack
 
 
 @singledispatch
-def add_layer(layer: nn.Module, graph: Graph, x: str) -> str:
+def add_layer(layer: nn.Module, graph: OnnxGraph, x: str) -> str:
     """Add the nodes of a layer to `x`. Raises UserError for an unsupported kind of layer."""
     raise UserError(f"layers of type {type(layer).__name__} cannot be exported to ONNX yet; export a network without them")
 
 
 @add_layer.register
-def _(layer: nn.Sequential, graph: Graph, x: str) -> str:
+def _(layer: nn.Sequential, graph: OnnxGraph, x: str) -> str:
     for part in layer:
         x = add_layer(part, graph, x)
     return x
 
 
 @add_layer.register
-def _(layer: nn.Linear, graph: Graph, x: str) -> str:
+def _(layer: nn.Linear, graph: OnnxGraph, x: str) -> str:
     return affine(graph, layer, x)
 
 
 @add_layer.register
-def _(layer: nn.ReLU, graph: Graph, x: str) -> str:
+def _(layer: nn.ReLU, graph: OnnxGraph, x: str) -> str:
     return graph.op("Relu", x)
 
 
 @add_layer.register
-def _(layer: nn.Sigmoid, graph: Graph, x: str) -> str:
+def _(layer: nn.Sigmoid, graph: OnnxGraph, x: str) -> str:
     return graph.op("Sigmoid", x)
 
 
 @add_layer.register
-def _(layer: nn.Tanh, graph: Graph, x: str) -> str:
+def _(layer: nn.Tanh, graph: OnnxGraph, x: str) -> str:
     return graph.op("Tanh", x)
 
 
 @add_layer.register
-def _(layer: Dropout, graph: Graph, x: str) -> str:
+def _(layer: Dropout, graph: OnnxGraph, x: str) -> str:
     return x
 
 
 @add_layer.register
-def _(layer: PNorm, graph: Graph, x: str) -> str:
+def _(layer: PNorm, graph: OnnxGraph, x: str) -> str:
     return graph.op("ReduceL2", reshape(graph, x, 0, 0, layer.group_size, -1), graph.constant([2]), keepdims=0)
 
 
 @add_layer.register
-def _(layer: Normalize, graph: Graph, x: str) -> str:
+def _(layer: Normalize, graph: OnnxGraph, x: str) -> str:
     power = graph.op("ReduceMean", graph.op("Mul", x, x), graph.constant([2]))
     return graph.op("Div", x, graph.op("Sqrt", graph.op("Max", power, graph.constant(FLOOR))))
 
 
 @add_layer.register
-def _(layer: nn.LayerNorm, graph: Graph, x: str) -> str:
+def _(layer: nn.LayerNorm, graph: OnnxGraph, x: str) -> str:
     gains = graph.constant(np.ones(layer.normalized_shape))
     return graph.op("LayerNormalization", x, gains, axis=2, epsilon=layer.eps)
 
 
 @add_layer.register
-def _(layer: SumGroup, graph: Graph, z: str) -> str:
+def _(layer: SumGroup, graph: OnnxGraph, z: str) -> str:
     """ScatterND adds along the first axis, so outputs are first here: (outputs, T, N)."""
     extras = array(layer.extras)
     z = graph.op("Transpose", z, perm=[2, 0, 1])
@@ -91,27 +91,27 @@ def _(layer: SumGroup, graph: Graph, z: str) -> str:
 
 
 @add_layer.register
-def _(layer: Stack, graph: Graph, x: str) -> str:
+def _(layer: Stack, graph: OnnxGraph, x: str) -> str:
     return add_layer(layer.others, graph, add_layer(layer.first, graph, x))
 
 
 @add_layer.register
-def _(layer: Splice, graph: Graph, x: str) -> str:
+def _(layer: Splice, graph: OnnxGraph, x: str) -> str:
     return side_by_side(graph, shifted(graph, x, layer.offsets, layer.stride))
 
 
 @add_layer.register
-def _(layer: Delay, graph: Graph, x: str) -> str:
+def _(layer: Delay, graph: OnnxGraph, x: str) -> str:
     return slice_frames(graph, x, layer.right)
 
 
 @add_layer.register
-def _(layer: Crop, graph: Graph, x: str) -> str:
+def _(layer: Crop, graph: OnnxGraph, x: str) -> str:
     return slice_frames(graph, x, layer.left, -layer.right or ALL)
 
 
 @add_layer.register
-def _(layer: FactorisedTdnn, graph: Graph, x: str) -> str:
+def _(layer: FactorisedTdnn, graph: OnnxGraph, x: str) -> str:
     x = slice_frames(graph, x, 0, step=layer.stride)
     y = x
     for part in (layer.before, layer.linear, layer.after, layer.affine, nn.ReLU(), layer.norm):
@@ -121,7 +121,7 @@ def _(layer: FactorisedTdnn, graph: Graph, x: str) -> str:
 
 
 @add_layer.register
-def _(layer: Convolution, graph: Graph, x: str) -> str:
+def _(layer: Convolution, graph: OnnxGraph, x: str) -> str:
     images = graph.op("Transpose", reshape(graph, x, 0, 0, layer.channels, -1), perm=[1, 2, 0, 3])
     parameters = [graph.constant(array(value)) for value in (layer.convolution.weight, layer.convolution.bias)]
     y = graph.op("Relu", graph.op("Conv", images, *parameters))
@@ -131,12 +131,12 @@ def _(layer: Convolution, graph: Graph, x: str) -> str:
 
 
 @add_layer.register
-def _(layer: Recurrent, graph: Graph, x: str) -> str:
+def _(layer: Recurrent, graph: OnnxGraph, x: str) -> str:
     return side_by_side(graph, [add_lstm(lstm, graph, x) for lstm in layer.directions])
 
 
 @add_layer.register
-def _(layer: WindowRecurrent, graph: Graph, x: str) -> str:
+def _(layer: WindowRecurrent, graph: OnnxGraph, x: str) -> str:
     """All windows go through the loop as a batch: (window, T' N, dim)."""
     of_window = shifted(graph, x, list(range(-layer.left, layer.right + 1)))
     first = graph.constant([0])

@@ -6,13 +6,13 @@ equations (1) to (4) of one frame.
 
 from __future__ import annotations
 
-from pyasr.export.onnx_graph import Graph
+from pyasr.export.onnx_graph import OnnxGraph
 from pyasr.export.onnx_ops import affine, missing, reshape, reversed_frames, size, sizes_of
 from pyasr.export.values import array
 from pyasr.nn.layers.lstm import Lstm
 
 
-def add_lstm(lstm: Lstm, graph: Graph, x: str) -> str:
+def add_lstm(lstm: Lstm, graph: OnnxGraph, x: str) -> str:
     """Outputs (T, N, output_dim) of one direction for frames (T, N, input_dim)."""
     num_frames, num_sequences = size(graph, x, 0), size(graph, x, 1)
     rows = graph.op("Mul", num_sequences, graph.constant([lstm.delay]))
@@ -27,14 +27,14 @@ def add_lstm(lstm: Lstm, graph: Graph, x: str) -> str:
     return reversed_frames(graph, y) if lstm.backward else y
 
 
-def _filled_up(graph: Graph, x: str, num_frames: str, delay: int) -> str:
+def _filled_up(graph: OnnxGraph, x: str, num_frames: str, delay: int) -> str:
     """Frames padded with zeros at the end, to a multiple of `delay`."""
     if delay == 1:
         return x
     return graph.op("Pad", x, sizes_of(graph, 0, 0, 0, missing(graph, num_frames, delay), 0, 0))
 
 
-def _frame(lstm: Lstm, outer: Graph) -> Graph:
+def _frame(lstm: Lstm, outer: OnnxGraph) -> OnnxGraph:
     """The body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per sequence."""
     graph, cells = outer.body("frame"), lstm.cell_dim
     r, before = graph.input("r_before", ("rows", lstm.recurrent_dim)), graph.input("c_before", ("rows", cells))
@@ -54,7 +54,7 @@ def _frame(lstm: Lstm, outer: Graph) -> Graph:
     return graph
 
 
-def _gate(graph: Graph, a: str, cells: str, lstm: Lstm, number: int) -> str:
+def _gate(graph: OnnxGraph, a: str, cells: str, lstm: Lstm, number: int) -> str:
     """The sigmoid of a gate, which may have peepholes; gates are numbered i, f, o."""
     if lstm.peepholes is not None:
         a = graph.op("Add", a, graph.op("Mul", cells, graph.constant(array(lstm.peepholes[number]))))

@@ -24,7 +24,7 @@ from torch import nn
 
 from pyasr.base.errors import UserError
 from pyasr.export.onnx_chunks import Chunks
-from pyasr.export.onnx_graph import Graph, model_file
+from pyasr.export.onnx_graph import OnnxGraph, model_file
 from pyasr.export.onnx_layers import add_layer
 from pyasr.export.onnx_ops import missing, repeat_ends, reshape, shifted, side_by_side, size
 from pyasr.export.source import feature_dim
@@ -47,7 +47,7 @@ def acoustic_onnx(model: AcousticModel, options: InputOptions, unit: str, featur
 
     Raises UserError for a network that cannot be exported, or that is too large.
     """
-    graph, whole = Graph("acoustic model"), unit == "utterance"
+    graph, whole = OnnxGraph("acoustic model"), unit == "utterance"
     dim = feature_dim(model, options)
     x = graph.op("Transpose", graph.input(FEATURES, ("batch", "frames", dim)), perm=[1, 0, 2])
     x = _spliced(graph, _with_deltas(graph, x, options.deltas, whole), options, whole)
@@ -76,7 +76,7 @@ def _metadata(model: AcousticModel, options: InputOptions, unit: str, feature_op
     return {**entries, "feature_options": feature_options} if feature_options else entries
 
 
-def _with_deltas(graph: Graph, x: str, order: int, whole: bool) -> str:
+def _with_deltas(graph: OnnxGraph, x: str, order: int, whole: bool) -> str:
     """As `pyasr.feats.deltas.add_deltas`: a product of the frames around each frame and the filters."""
     if not order:
         return x
@@ -87,25 +87,25 @@ def _with_deltas(graph: Graph, x: str, order: int, whole: bool) -> str:
     return reshape(graph, graph.op("MatMul", graph.constant(delta_matrix(order)), around), 0, 0, -1)
 
 
-def _spliced(graph: Graph, x: str, options: InputOptions, whole: bool) -> str:
+def _spliced(graph: OnnxGraph, x: str, options: InputOptions, whole: bool) -> str:
     """As `pyasr.feats.deltas.splice`."""
     left, right = options.splice_left, options.splice_right
     x = repeat_ends(graph, x, left, right) if whole else x
     return side_by_side(graph, shifted(graph, x, list(range(-left, right + 1)))) if left or right else x
 
 
-def _normalised(graph: Graph, x: str, model: AcousticModel) -> str:
+def _normalised(graph: OnnxGraph, x: str, model: AcousticModel) -> str:
     return graph.op("Mul", graph.op("Sub", x, graph.constant(array(model.mean))), graph.constant(array(model.inverse_std)))
 
 
 @singledispatch
-def _logits(network: nn.Module, graph: Graph, x: str, whole: bool) -> str:
+def _logits(network: nn.Module, graph: OnnxGraph, x: str, whole: bool) -> str:
     """From the network's input (T, N, input_dim) to logits (T', N, num_pdfs)."""
     raise UserError(f"a network of type {type(network).__name__} is only for training; export the model that the training has written")
 
 
 @_logits.register
-def _(network: FeedForward, graph: Graph, x: str, whole: bool) -> str:
+def _(network: FeedForward, graph: OnnxGraph, x: str, whole: bool) -> str:
     if network.transform is not None:
         weight, bias = array(network.transform)[:, :-1], array(network.transform)[:, -1]
         x = graph.op("Add", graph.op("MatMul", x, graph.constant(weight.T)), graph.constant(bias))
@@ -116,7 +116,7 @@ def _(network: FeedForward, graph: Graph, x: str, whole: bool) -> str:
 
 
 @_logits.register
-def _(network: LayeredNetwork, graph: Graph, x: str, whole: bool) -> str:
+def _(network: LayeredNetwork, graph: OnnxGraph, x: str, whole: bool) -> str:
     if not whole:
         return _layers(network, graph, x)
     if not network.chunk:
@@ -125,14 +125,14 @@ def _(network: LayeredNetwork, graph: Graph, x: str, whole: bool) -> str:
     return chunks.joined(_layers(network, graph, chunks.frames()))
 
 
-def _num_after(network: LayeredNetwork, graph: Graph, x: str) -> int | str:
+def _num_after(network: LayeredNetwork, graph: OnnxGraph, x: str) -> int | str:
     """Number of repetitions of the last frame: for context, plus padding to a whole number of outputs."""
     if network.subsampling == 1:
         return network.right
     return graph.op("Add", missing(graph, size(graph, x, 0), network.subsampling), graph.constant([network.right]))
 
 
-def _layers(network: LayeredNetwork, graph: Graph, x: str) -> str:
+def _layers(network: LayeredNetwork, graph: OnnxGraph, x: str) -> str:
     for layer in (*network.layers, network.output):
         x = add_layer(layer, graph, x)
     return x

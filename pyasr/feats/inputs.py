@@ -20,7 +20,7 @@ from pyasr.base.cli.option_uses import unless_is, unless_set
 from pyasr.base.cli.option_values import check
 from pyasr.base.cli.options import group, option
 from pyasr.base.errors import UserError
-from pyasr.data.parts.job_parts import Part
+from pyasr.data.parts.job_parts import JobPart
 from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
@@ -116,7 +116,7 @@ class FeatureReader:
     """
 
     def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None, transforms: dict[str, np.ndarray] | None = None,
-                 tables: PackedTables | None = None, part: Part | None = None):  # fmt: skip
+                 tables: PackedTables | None = None, part: JobPart | None = None):  # fmt: skip
         self.data, self.options, self.matrix, self.transforms, self.part = Path(data), options, matrix, transforms, part
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
@@ -270,7 +270,7 @@ class FeatureReader:
         return self._normalisers[speaker]
 
 
-def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None, part: Part | None = None) -> FeatureReader:
+def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None, part: JobPart | None = None) -> FeatureReader:
     """The features of a data directory as input of a model.
 
     model_dir      directory of the model, with input.json and, for some systems, final.mat

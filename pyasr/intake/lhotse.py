@@ -23,7 +23,7 @@ from pyasr.base.errors import UserError, printable
 from pyasr.base.files.foreign_json import parse_text_object
 from pyasr.data.tables.datadir import FILE_AND_CHANNEL, write_data_dir
 from pyasr.intake.check_report import Report
-from pyasr.intake.manifest_entries import Entries, Utterance, Utterances
+from pyasr.intake.manifest_entries import Entries, ManifestUtterance, ManifestUtterances
 from pyasr.io.content import ContentReader, iterate_lines, read_content
 from pyasr.io.keys import KnownNames, distinct
 from pyasr.io.lazy_tables import Lazy, having, mapped
@@ -55,7 +55,7 @@ class Manifests:
     """Utterances; recordings, each with the JSON of [entry of wav.scp, its file, its channel if there are several, else 0, seconds];
     problems, each with its fix; notes on changed or skipped entries."""
 
-    utterances: Utterances = field(default_factory=Utterances)
+    utterances: ManifestUtterances = field(default_factory=ManifestUtterances)
     recordings: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -203,7 +203,7 @@ class _Reader:
             raise _Flaw(where, told, self.fix_beyond if is_beyond else "correct its start and duration")
         gender = _GENDERS.get(str(entry.get("gender")).lower(), "")
         text = None if entry.get("text") is None else " ".join(_value(entry, "text", str, where).split())
-        self.found.utterances.append(Utterance(name, recording, begin, min(end, most), speaker, text, gender))
+        self.found.utterances.append(ManifestUtterance(name, recording, begin, min(end, most), speaker, text, gender))
 
     def _recording(self, name: str, channel: int) -> tuple[str, float]:
         """(name of a channel of a recording, its seconds); adds its audio to the result."""
@@ -361,7 +361,7 @@ def save_data_dir(found: Manifests, out: Path) -> None:
     reco2file_and_channel if recordings are channels of one file."""
     has_texts = any(one.text is not None for one in found.utterances)
 
-    def table(value: Callable[[Utterance], object]) -> Lazy:
+    def table(value: Callable[[ManifestUtterance], object]) -> Lazy:
         return Lazy(lambda: ((one.name, value(one)) for one in found.utterances if one.text is not None or not has_texts))
 
     segments, utt2spk = table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}"), table(lambda one: one.speaker)

@@ -12,7 +12,7 @@ from pyasr.io.packed_rows import GrowingRows
 
 
 @dataclass(frozen=True)
-class Utterance:
+class ManifestUtterance:
     """A supervision in one channel of its recording; times in seconds; `text` is '' where nothing is said, None where nothing is known.
 
     Names are single words; texts have single spaces between their words.
@@ -27,13 +27,13 @@ class Utterance:
     gender: str
 
 
-class Utterances(Sequence[Utterance]):
+class ManifestUtterances(Sequence[ManifestUtterance]):
     """Utterances, each of them an object when it is asked for."""
 
     def __init__(self):
         self._rows = GrowingRows()
 
-    def append(self, one: Utterance) -> None:
+    def append(self, one: ManifestUtterance) -> None:
         """Add one at the end."""
         text = [] if one.text is None else [one.text]
         self._rows.append("\t".join((one.name, one.recording, repr(one.begin), repr(one.end), one.speaker, one.gender, *text)))
@@ -41,11 +41,11 @@ class Utterances(Sequence[Utterance]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, number: int) -> Utterance:
+    def __getitem__(self, number: int) -> ManifestUtterance:
         name, recording, begin, end, speaker, gender, *text = self._rows[range(len(self))[number]].split("\t")
-        return Utterance(name, recording, float(begin), float(end), speaker, text[0] if text else None, gender)
+        return ManifestUtterance(name, recording, float(begin), float(end), speaker, text[0] if text else None, gender)
 
-    def __iter__(self) -> Iterator[Utterance]:
+    def __iter__(self) -> Iterator[ManifestUtterance]:
         return map(self.__getitem__, range(len(self)))
 
     def __eq__(self, other: object) -> bool:

@@ -1,6 +1,6 @@
 """Tables derived from a large file, in a memory-mapped file next to it: all jobs and threads of a host share one copy in memory.
 
-    tables = derived(Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: Tables({"finals": finals}, {"start": 0}))
+    tables = derived(Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: MappedTables({"finals": finals}, {"start": 0}))
 
 The file is DIRECTORY/.NAME.KIND.KEY, hidden, so that it is not a part of an output. DIRECTORY is the directory of the source, or
 PYASR_MAPPED; in the latter case the name has a digest of the path of the source. The file has a JSON header, with the size, time and digest
@@ -47,7 +47,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 
 @dataclass(frozen=True)
-class Tables:
+class MappedTables:
     """Named arrays, read-only, and plain values that can be stored in JSON."""
 
     arrays: dict[str, np.ndarray]
@@ -58,7 +58,7 @@ class Tables:
             array.flags.writeable = False
 
 
-def derived(source: Path, kind: str, key: str, make: Callable[[], Tables], more: Sequence[Path] = ()) -> Tables:
+def derived(source: Path, kind: str, key: str, make: Callable[[], MappedTables], more: Sequence[Path] = ()) -> MappedTables:
     """The result of `make` for the file `source`, mapped from a file that is created if it is missing or out of date.
 
     kind  kind of the tables, a part of the file name
@@ -104,12 +104,12 @@ class _Maker:
     has_failed  whether the computation of the tables failed
     """
 
-    def __init__(self, source: Path, make: Callable[[], Tables]):
+    def __init__(self, source: Path, make: Callable[[], MappedTables]):
         self._source, self._make, self._made = source, make, None
         self._state, self.has_failed = None, False
         self.refusals: list[str] = []
 
-    def tables(self) -> Tables:
+    def tables(self) -> MappedTables:
         """The tables in memory."""
         if self._made is None:
             self.has_failed = True
@@ -118,7 +118,7 @@ class _Maker:
             self.has_failed = False
         return self._made
 
-    def kept_at(self, place: Path) -> Tables:
+    def kept_at(self, place: Path) -> MappedTables:
         """The tables mapped from the file `place`, which is written unless another process has written it meanwhile. Raises SystemRefusal
         if it cannot be written; if the source changed during the computation, the tables in memory."""
         with _alone(place):
@@ -186,7 +186,7 @@ def _is_current(place: Path, source: Path) -> bool:
         return head is not None and is_still(source, head["source"])
 
 
-def _write(place: Path, tables: Tables, state: list) -> None:
+def _write(place: Path, tables: MappedTables, state: list) -> None:
     """Write the file and set its modification time to a whole second, which `_mapped` compares with its header."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tables.arrays.items()}
     checksum, listed, offset = 0, {}, 0
@@ -212,7 +212,7 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8))
 
 
-def _mapped(place: Path, source: Path) -> Tables | None:
+def _mapped(place: Path, source: Path) -> MappedTables | None:
     """The tables in a file; None if it is missing, damaged, or not from the present content of the source."""
     with _opened(place) as (file, head):
         if head is None or not is_still(source, head["source"]):
@@ -225,7 +225,7 @@ def _mapped(place: Path, source: Path) -> Tables | None:
         return None
     arrays = {name: np.frombuffer(data, np.dtype(kind), math.prod(shape), begin + offset).reshape(shape)
               for name, (kind, shape, offset) in head["arrays"].items()}  # fmt: skip
-    return Tables(arrays, head["values"])
+    return MappedTables(arrays, head["values"])
 
 
 @contextlib.contextmanager

@@ -13,15 +13,15 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOut, LeftOutOptions, check_left_out
-from pyasr.data.parts.job_parts import Part, part_of, parts_of_jobs
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_left_out
+from pyasr.data.parts.job_parts import JobPart, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import DataDir, split_by_speakers
 from pyasr.feats.extraction.pasted import PERIOD_FILE
 from pyasr.feats.inputs import INPUT_TABLES
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text_tables import read_table, write_table
 from pyasr.ivector.features import IvectorFeatures, check_dim
-from pyasr.ivector.online_ivectors import ExtractOptions, OnlineExtractor, SpeakerStats
+from pyasr.ivector.online_ivectors import ExtractOptions, OnlineIvectorExtractor, SpeakerStats
 
 KINDS = ("ivector", "ivector_online")
 
@@ -36,7 +36,7 @@ class ExtractDirOptions:
 
 
 @dataclass(frozen=True)
-class ExtractSpec:
+class IvectorExtractSpec:
     """The work of all jobs: speakers of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
 
     data: Path
@@ -48,7 +48,7 @@ class ExtractSpec:
     directory: ExtractDirOptions
 
 
-def extract_shard(spec: ExtractSpec, job: int) -> None:
+def extract_shard(spec: IvectorExtractSpec, job: int) -> None:
     """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and left_out.JOB."""
     part = part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers)
     speakers, data = _Speakers(spec, part), part.directory()
@@ -66,21 +66,21 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     write_table(spec.out / f"left_out.{job}", speakers.left_out)
 
 
-def parts_to_extract(spec: ExtractSpec) -> AbstractContextManager[None]:
+def parts_to_extract(spec: IvectorExtractSpec) -> AbstractContextManager[None]:
     """Context in which the jobs have their parts of the data directory."""
     return parts_of_jobs(spec.data, spec.out, split_by_speakers(spec.data, spec.num_jobs), INPUT_TABLES)
 
 
-def _writer(spec: ExtractSpec, kind: str, job: int) -> ArkWriter:
+def _writer(spec: IvectorExtractSpec, kind: str, job: int) -> ArkWriter:
     return ArkWriter(spec.out / f"{kind}.{job}.ark", spec.out / f"{kind}.{job}.scp", named=spec.named / f"{kind}.{job}.ark")
 
 
 class _Speakers:
     """Extracts i-vectors of one speaker after the other; `left_out` maps unusable utterances to reasons."""
 
-    def __init__(self, spec: ExtractSpec, part: Part):
+    def __init__(self, spec: IvectorExtractSpec, part: JobPart):
         directory = spec.extractor_dir
-        self.online = OnlineExtractor.read(directory, spec.extract)
+        self.online = OnlineIvectorExtractor.read(directory, spec.extract)
         self.features, self.spec = IvectorFeatures(spec.data, directory, part), spec
         self.left_out: dict[str, str] = {}
 
@@ -93,14 +93,14 @@ class _Speakers:
         """As in `IvectorFeatures`; None for a skipped utterance."""
         try:
             plain, normalised = self.features[utt]
-        except LeftOut as reason:
+        except SkippedUtterance as reason:
             self.left_out[utt] = str(reason)
             return None
         check_dim(plain.shape[1], self.online.extractor.feat_dim, self.spec.data, self.spec.extractor_dir)
         return plain, normalised
 
 
-def merge(spec: ExtractSpec) -> None:
+def merge(spec: IvectorExtractSpec) -> None:
     """Merge the tables of all jobs, one of each kind, and write `ivector_period`. Raises UserError if too many utterances were skipped."""
     tables: dict[str, dict[str, str]] = {kind: {} for kind in (*KINDS, "left_out")}
     for job in range(1, spec.num_jobs + 1):

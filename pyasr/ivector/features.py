@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import LeftOut
+from pyasr.base.cli.skipped_utterances import SkippedUtterance
 from pyasr.base.errors import UserError
-from pyasr.data.parts.job_parts import Part
+from pyasr.data.parts.job_parts import JobPart
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix
 
@@ -21,7 +21,7 @@ from pyasr.feats.transforms import MATRIX_FILE, read_matrix
 class IvectorFeatures:
     """Features of a data directory, or of a part of it, by utterance, for the extractor in `directory`."""
 
-    def __init__(self, data: Path, directory: Path, part: Part | None = None):
+    def __init__(self, data: Path, directory: Path, part: JobPart | None = None):
         options, path = InputOptions.load(directory), Path(directory) / MATRIX_FILE
         matrix = read_matrix(path) if path.exists() else None
         self._normalised = FeatureReader(data, options, matrix, part=part)
@@ -34,18 +34,18 @@ class IvectorFeatures:
         return self._plain.dim
 
     def num_frames(self, utt: str) -> int:
-        """Number of frames of an utterance. Raises LeftOut for an utterance without usable frames."""
+        """Number of frames of an utterance. Raises SkippedUtterance for an utterance without usable frames."""
         if utt not in self._known:
-            raise LeftOut("no features in feats.scp")
+            raise SkippedUtterance("no features in feats.scp")
         raw = self._plain.raw(utt)
         if not len(raw):
-            raise LeftOut("no frames")
+            raise SkippedUtterance("no frames")
         if not np.isfinite(raw).all():
-            raise LeftOut("its features are not finite")
+            raise SkippedUtterance("its features are not finite")
         return len(raw)
 
     def __getitem__(self, utt: str) -> tuple[np.ndarray, np.ndarray]:
-        """(plain, normalised), float32 (T, D). Raises LeftOut as `num_frames`."""
+        """(plain, normalised), float32 (T, D). Raises SkippedUtterance as `num_frames`."""
         self.num_frames(utt)
         return self._plain[utt], self._normalised[utt]
 

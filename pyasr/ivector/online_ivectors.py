@@ -54,20 +54,20 @@ class SpeakerStats:
         return SpeakerStats(scale * self.count, scale * self.linear, scale * self.quadratic)
 
 
-class OnlineExtractor:
+class OnlineIvectorExtractor:
     """I-vectors of utterances given earlier ones, by the extractor and the background model of a directory."""
 
     def __init__(self, extractor: IvectorExtractor, ubm: AmDiagGmm, options: ExtractOptions):
         self.extractor, self.ubm, self.options = extractor, ubm, options
 
     @staticmethod
-    def read(directory: Path, options: ExtractOptions) -> OnlineExtractor:
+    def read(directory: Path, options: ExtractOptions) -> OnlineIvectorExtractor:
         """The extractor of a directory. Raises UserError if its two models do not match."""
         extractor, ubm = read_extractor(directory / EXTRACTOR_FILE), read_ubm(directory / UBM_FILE)
         if (ubm.num_gauss, ubm.dim) != (extractor.num_gauss, extractor.feat_dim):
             sizes = f"{ubm.num_gauss} Gaussians of {ubm.dim} columns, {EXTRACTOR_FILE} {extractor.num_gauss} of {extractor.feat_dim}"
             raise UserError(f"{directory}: {UBM_FILE} has {sizes}; take both from the same directory")
-        return OnlineExtractor(extractor, ubm, options)
+        return OnlineIvectorExtractor(extractor, ubm, options)
 
     def remembered(self, stats: SpeakerStats) -> SpeakerStats:
         """Statistics that the next utterance takes over."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOut, LeftOutOptions, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_left_out
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir, split
 from pyasr.hmm.model.gmm import AmDiagGmm
@@ -63,7 +63,7 @@ def _usable(spec: IvectorSpec, features: IvectorFeatures, comm) -> dict[str, int
     for utt in split(spec.data, comm.size)[comm.rank]:
         try:
             lengths[utt] = features.num_frames(utt)
-        except LeftOut as reason:
+        except SkippedUtterance as reason:
             left_out[utt] = str(reason)
     _report(spec, left_out, comm)
     if not lengths:

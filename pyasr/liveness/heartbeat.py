@@ -1,7 +1,7 @@
 """Heartbeat of a job's ranks and their hosts: each rank has a file that is touched periodically.
 
-    on a rank's host         heart = Heart(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7"); heart.beat() ...; heart.stop()
-    where the job was begun  ear = Ear(hearts_of(spec), num_ranks=4, timeout_s=600); silent = ear.listen() ...
+    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7"); heart.beat() ...; heart.stop()
+    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600); silent = ear.listen() ...
 
 The files are next to the job's log, on the filesystem that all hosts share. If a host freezes or its network is cut, its files are no
 longer touched. Clocks of different hosts are not compared: the listener counts its own looks without a change. A listener that was
@@ -50,7 +50,7 @@ def beat_for(hearts: list[Path]) -> None:
             os.utime(file)
 
 
-class Heart:
+class Heartbeat:
     """The heartbeat file of one rank, HOST.PROCESS in `directory`, which contains the rank's name. Errors on the file are ignored, because
     they do not affect the rank."""
 
@@ -80,7 +80,7 @@ class Silence:
     sentence: str
 
 
-class Ear:
+class HeartbeatReader:
     """Listener for the heartbeats of a job of `num_ranks` ranks; `look_s` is the interval between two looks in seconds."""
 
     def __init__(self, directory: Path, num_ranks: int, timeout_s: float):

@@ -8,10 +8,10 @@ import subprocess
 import threading
 from pathlib import Path
 
-from pyasr.liveness.heartbeat import Ear, hearts_of
+from pyasr.liveness.heartbeat import HeartbeatReader, hearts_of
 
 
-class Listener:
+class HeartbeatMonitor:
     """Listens to the ranks of one job, on the host that started it; a `timeout_s` of 0 disables it.
 
     silence  the ranks that were silent for more than `timeout_s` seconds, so that the job was ended; None otherwise
@@ -19,7 +19,7 @@ class Listener:
 
     def __init__(self, spec: Path, num_ranks: int, timeout_s: float):
         self._hearts, self.silence = hearts_of(spec), None
-        self._ear = Ear(self._hearts, num_ranks, timeout_s) if timeout_s else None
+        self._ear = HeartbeatReader(self._hearts, num_ranks, timeout_s) if timeout_s else None
         self._over = threading.Event()
         self.forget()
 
@@ -41,7 +41,7 @@ class Listener:
             if self._ear:
                 thread.join()
 
-    def _listen(self, ear: Ear, process: subprocess.Popen) -> None:
+    def _listen(self, ear: HeartbeatReader, process: subprocess.Popen) -> None:
         while self.silence is None and not self._over.wait(ear.look_s):
             self.silence = ear.listen()
         if self.silence is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class LastWords:
+class RankFailure:
     """The last message of one rank.
 
     sentence  what happened, and on which rank and host
@@ -25,22 +25,22 @@ def words_of(spec: Path) -> Path:
     return Path(spec).with_suffix(".error")
 
 
-def leave(file: Path, words: LastWords) -> None:
+def leave(file: Path, words: RankFailure) -> None:
     """Append the message by a single write."""
     target = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(target, (json.dumps(asdict(words)) + "\n").encode())
     os.close(target)
 
 
-def first(file: Path) -> LastWords | None:
+def first(file: Path) -> RankFailure | None:
     """The message of the first failed rank; None if there is none. Damaged lines are skipped: on network filesystems, hosts may overwrite
     each other's lines."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
     return next((words for line in lines if (words := _parse(line))), None)
 
 
-def _parse(line: str) -> LastWords | None:
+def _parse(line: str) -> RankFailure | None:
     try:
-        return LastWords(**json.loads(line))
+        return RankFailure(**json.loads(line))
     except (ValueError, TypeError):
         return None

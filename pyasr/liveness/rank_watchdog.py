@@ -13,13 +13,13 @@ from typing import NoReturn
 
 from pyasr.base.jobs.parent import die_with_parent
 from pyasr.base.system_errors import naming
-from pyasr.liveness.heartbeat import Heart
-from pyasr.liveness.rank_failures import LastWords, leave
+from pyasr.liveness.heartbeat import Heartbeat
+from pyasr.liveness.rank_failures import RankFailure, leave
 
 _LOOK_S = 5.0  # maximum time between two checks of the rank, and between two heartbeats
 
 
-class Witness:
+class RankWatchdog:
     """The process that mpiexec started, which waits for the end of its child, the rank, and reports it in `file` unless dismissed before.
 
     After the report, it ends in the same way as the rank: mpiexec then notices the death and kills the other ranks with their witnesses.
@@ -37,7 +37,7 @@ class Witness:
         rank = os.fork()
         if rank:
             os.close(self._writer)
-            _watch(reader, file, rank, timeout_s, Heart(hearts, rank) if hearts and timeout_s else None)
+            _watch(reader, file, rank, timeout_s, Heartbeat(hearts, rank) if hearts and timeout_s else None)
         die_with_parent(signal.SIGKILL)  # also if stopped
         os.close(reader)
 
@@ -55,7 +55,7 @@ class Witness:
         os.write(self._writer, f"{word}\n".encode())
 
 
-def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heart | None) -> NoReturn:
+def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heartbeat | None) -> NoReturn:
     """Main function of the witness process."""
     die_with_parent()  # a scheduler may end the starter of a host's ranks without the ranks, which would wait for those of other hosts
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -82,19 +82,19 @@ def _end_like(status: int) -> NoReturn:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _last_words(said: list[str], ended: bool, timeout_s: float) -> LastWords | None:
+def _last_words(said: list[str], ended: bool, timeout_s: float) -> RankFailure | None:
     """The report on a rank that sent `said` and has ended or is stopped; None if it was dismissed."""
     name = said[0] if said else f"a rank on {socket.gethostname()}"
     if not ended:
         stopped = f"{name} did not run for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP) and then killed"
-        return LastWords(f"{stopped}, see --rank-timeout", lost=True)
+        return RankFailure(f"{stopped}, see --rank-timeout", lost=True)
     if said[-1:] == ["."]:
         return None
     killed = "it was killed from outside, often for lack of memory, or crashed in a library"
-    return LastWords(f"{name} died without an error message: {killed}", lost=True)
+    return RankFailure(f"{name} died without an error message: {killed}", lost=True)
 
 
-def _listen(reader: int, rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str], bool]:
+def _listen(reader: int, rank: int, timeout_s: float, heart: Heartbeat | None) -> tuple[list[str], bool]:
     """(lines, ended): what the rank has sent until it ended, or until it had been stopped for too long.
 
     Time is counted in checks: a witness that was stopped itself, possibly with its whole host, does not count.

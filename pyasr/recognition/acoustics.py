@@ -43,7 +43,7 @@ class Gaussians:
         return lambda features, last: self.scores(features) if len(features) else np.zeros((0, self.gmm.num_pdfs), np.float32)
 
 
-class Network:
+class NetworkScores:
     """Scores of a network of tied states; attributes as in `Gaussians`."""
 
     def __init__(self, model: Path, graph: Path):
@@ -71,7 +71,7 @@ class Network:
         return lambda features, last: self.model.to_log_likelihoods(log_posteriors(features, last))
 
 
-class Ctc(Network):
+class CtcScores(NetworkScores):
     """Scores of a CTC network."""
 
     def __init__(self, model: Path, graph: Path):
@@ -81,7 +81,7 @@ class Ctc(Network):
         _check_outputs(model, self.model.num_pdfs, num_units)
 
 
-ACOUSTICS = {GMM: Gaussians, NETWORK: Network, CTC: Ctc}
+ACOUSTICS = {GMM: Gaussians, NETWORK: NetworkScores, CTC: CtcScores}
 
 
 def _check_outputs(model: Path, found: int, needed: int) -> None:

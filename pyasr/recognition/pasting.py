@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import LeftOut
+from pyasr.base.cli.skipped_utterances import SkippedUtterance
 from pyasr.base.errors import UserError
 from pyasr.feats.extraction.pasted import PasteOptions, paste, vector_rows
 from pyasr.feats.inputs import InputOptions
 from pyasr.ivector.extract_ivectors import ExtractDirOptions
 from pyasr.ivector.features import check_dim
-from pyasr.ivector.online_ivectors import ExtractOptions, OnlineExtractor, SpeakerStats
+from pyasr.ivector.online_ivectors import ExtractOptions, OnlineIvectorExtractor, SpeakerStats
 from pyasr.recognition.adaptation import FirstPasses, read_features
 from pyasr.recognition.front_end import FEATURES, ModelInputs, inputs_of_speaker
 
@@ -99,7 +99,7 @@ class PastedFeatures:
             return np.zeros((0, sum(part.shape[-1] for part in parts + beside)), np.float32)
         try:
             return paste(parts, self._options.length_tolerance, partial(self._rows, *beside) if beside else None)
-        except LeftOut as reason:
+        except SkippedUtterance as reason:
             raise UserError(f"{name}: {reason}; paste features of equal frames, and pack the model again") from None
 
     def _rows(self, entry: np.ndarray, num_frames: int) -> np.ndarray:
@@ -119,7 +119,7 @@ class SpeakerVectors:
         self.features = read_features(self._folder, model, options.first)
         self._normalised = ModelInputs.read(self._folder)
         self._plain = ModelInputs(replace(self._normalised.options, cmvn="none"), self._normalised.matrix)
-        self._online = OnlineExtractor.read(self._folder, options.extract)
+        self._online = OnlineIvectorExtractor.read(self._folder, options.extract)
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
         """For each segment, the input of `pyasr.feats.extraction.pasted.vector_rows`, float32; no rows for a segment that is too

@@ -22,7 +22,7 @@ from pyasr.recognition.pauses import CutOptions, cut_at_pauses
 from pyasr.recognition.recording_input import Recording, as_a_whole, at_int16_scale, read_recordings
 from pyasr.recognition.stream import Stream
 from pyasr.recognition.system import System
-from pyasr.recognition.transcript import Segment, Transcript
+from pyasr.recognition.transcript import DecodedSegment, Transcript
 
 
 class Recognizer:
@@ -99,7 +99,7 @@ class Recognizer:
         """
         return Stream(self.system, self.rate if rate is None else rate, endpoint)
 
-    def segment(self, begin: int, end: int, words: Iterable) -> Segment:
+    def segment(self, begin: int, end: int, words: Iterable) -> DecodedSegment:
         """The segment from sample `begin` to `end`, with words whose times are relative to its begin."""
         begin_s, end_s = begin / self.rate, end / self.rate
-        return Segment(begin_s, end_s, tuple(word.later(begin_s) for word in words))
+        return DecodedSegment(begin_s, end_s, tuple(word.later(begin_s) for word in words))

@@ -36,7 +36,7 @@ from pyasr.recognition.front_end import DITHER_KEY, ModelInputs, PlainFeatures
 from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.recording_input import at_int16_scale
 from pyasr.recognition.system import System
-from pyasr.recognition.transcript import Segment, Transcript, Word
+from pyasr.recognition.transcript import DecodedSegment, Transcript, Word
 
 _AS_THEY_ARE = ModelInputs(InputOptions(cmvn="none"))
 _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
@@ -91,14 +91,14 @@ class Stream:
         self._step, self._begin = round(_STEP_S * self._rate), 0
         self._speaker = AdaptedSpeaker(system) if system.features.adaptations else None
         self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), np.zeros(0, np.float32)
-        self.segments: list[Segment] = []
+        self.segments: list[DecodedSegment] = []
         self._found: Transcript | None = None
         self._is_broken = False
 
     def _begin_utterance(self, before: KnownBefore | None) -> _Utterance:
         return _Utterance(self._system, self._chain, before, self._speaker)
 
-    def accept(self, samples: np.ndarray | bytes) -> list[Segment]:
+    def accept(self, samples: np.ndarray | bytes) -> list[DecodedSegment]:
         """Process any number of samples: int16 (or their bytes), or floats between -1 and 1. Returns the segments completed by them."""
         if self._found:
             raise UserError("the stream has ended; start another one")
@@ -115,7 +115,7 @@ class Stream:
         yield
         self._is_broken = False
 
-    def _take(self, samples: np.ndarray) -> list[Segment]:
+    def _take(self, samples: np.ndarray) -> list[DecodedSegment]:
         """Process samples in steps, because all waiting samples are copied at the end of an utterance."""
         num_before = len(self.segments)
         for begin in range(0, len(samples), self._step):
@@ -163,7 +163,7 @@ class Stream:
         if not num_samples and self.segments:
             return
         begin_s, end_s = self._begin / self._rate, (self._begin + num_samples) / self._rate
-        self.segments.append(Segment(begin_s, end_s, tuple(word.later(begin_s) for word in words)))
+        self.segments.append(DecodedSegment(begin_s, end_s, tuple(word.later(begin_s) for word in words)))
         self._begin += num_samples
 
 

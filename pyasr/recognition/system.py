@@ -19,7 +19,7 @@ from pyasr.decode.lattices.mbr import MbrOptions, mbr_decode
 from pyasr.decode.lattices.word_graph import WordGraph
 from pyasr.lang.grammars.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
+from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, NetworkScores
 from pyasr.recognition.adaptation import FIRST_DIR, Adapted, read_features, scores_of_segments
 from pyasr.recognition.front_end import ModelInputs, with_frames
 from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
@@ -95,7 +95,7 @@ class System:
 class _WordFinder:
     """Function from a lattice of the search to words with times and confidences; thread-safe."""
 
-    def __init__(self, info: ModelInfo, graph: Path, acoustics: Gaussians | Network, mbr: MbrOptions, frame_s: float):
+    def __init__(self, info: ModelInfo, graph: Path, acoustics: Gaussians | NetworkScores, mbr: MbrOptions, frame_s: float):
         lang = LangDir(graph)
         self.info, self.mbr, self.frame_s, self.trans, self.symbols = info, mbr, frame_s, acoustics.trans, lang.words
         lexicon = align_lexicon(lang.align_lexicon)

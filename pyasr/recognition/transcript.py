@@ -20,7 +20,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Segment:
+class DecodedSegment:
     """A separately decoded part of a recording."""
 
     begin_s: float
@@ -39,7 +39,7 @@ class Transcript:
 
     file: str
     channel: str
-    segments: tuple[Segment, ...]
+    segments: tuple[DecodedSegment, ...]
 
     @property
     def text(self) -> str:

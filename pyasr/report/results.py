@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pyasr.report.seed_runs import SeedRun, families_notes, families_table, family_means, seed_runs
 from pyasr.report.provenance import commands, in_order, made_with, records
-from pyasr.report.systems import System, paired
+from pyasr.report.systems import ScoredSystem, paired
 from pyasr.report.text_table import markdown_table, value_range
 from pyasr.score.bootstrap import difference_interval
 
 _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of the run; not edited by hand.\n"
 
 
-def results_page(systems: list[System], runs: list[SeedRun] | None = None, published: str = "") -> str:
+def results_page(systems: list[ScoredSystem], runs: list[SeedRun] | None = None, published: str = "") -> str:
     """The whole page; its first table depends only on the scores, so the same run gives the same table.
 
     runs       networks of several seeds; default: those of `systems`
@@ -32,14 +32,14 @@ def results_page(systems: list[System], runs: list[SeedRun] | None = None, publi
     return "\n".join(parts)
 
 
-def tables(systems: list[System], runs: list[SeedRun] | None = None) -> str:
+def tables(systems: list[ScoredSystem], runs: list[SeedRun] | None = None) -> str:
     """The tables of WERs, for the screen; arguments as for `results_page`."""
     single, runs = _split(systems, runs)
     parts = ([results_table(single)] if single else []) + _subsets(single)[1:] + ([families_table(runs)] if runs else [])
     return "\n\n".join([*parts, best_on_dev(single, runs)])
 
 
-def best_on_dev(systems: list[System], runs: list[SeedRun]) -> str:
+def best_on_dev(systems: list[ScoredSystem], runs: list[SeedRun]) -> str:
     """A line that names the system with the lowest WER on its dev set; a kind of network with several seeds is represented by its mean."""
     single = [(system.dev["chosen"]["wer"], system.test["chosen"]["wer"], system.name) for system in systems if system.dev]
     found = single + family_means(runs)
@@ -49,7 +49,7 @@ def best_on_dev(systems: list[System], runs: list[SeedRun]) -> str:
     return f"Best system on dev: {name}, {dev:.2f} % on dev, {test:.2f} % on test."
 
 
-def results_table(systems: list[System]) -> str:
+def results_table(systems: list[ScoredSystem]) -> str:
     """A row per system: WERs with intervals and counts, at the parameters chosen on dev and at the best ones for the test set."""
     head = ["system", "dev WER %", "test WER %", "95 % by utterance", "95 % by speaker", "ins / del / sub", "LM weight, penalty",
             "best on test: WER %", "ins / del / sub", "LM weight, penalty"]
@@ -57,12 +57,12 @@ def results_table(systems: list[System]) -> str:
     return markdown_table(head, [_row(system, system is best) for system in systems])
 
 
-def _split(systems: list[System], runs: list[SeedRun] | None) -> tuple[list[System], list[SeedRun]]:
+def _split(systems: list[ScoredSystem], runs: list[SeedRun] | None) -> tuple[list[ScoredSystem], list[SeedRun]]:
     """(single systems, systems trained with several seeds)."""
     return [system for system in systems if not system.family], seed_runs(systems) if runs is None else runs
 
 
-def _row(system: System, bold: bool) -> list[str]:
+def _row(system: ScoredSystem, bold: bool) -> list[str]:
     chosen, oracle = system.test["chosen"], system.test["best"]
     wer = f"{chosen['wer']:.2f}"
     dev = f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-"
@@ -71,7 +71,7 @@ def _row(system: System, bold: bool) -> list[str]:
             _point(chosen) + _chosen_elsewhere(system), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
 
 
-def _chosen_elsewhere(system: System) -> str:
+def _chosen_elsewhere(system: ScoredSystem) -> str:
     """A note on the set on which the parameters were chosen, if it is not the system's own dev set."""
     return "" if system.dev else f" (on {system.test['params_from'] or 'test'})"
 
@@ -88,7 +88,7 @@ def _point(entry: dict) -> str:
     return f"{entry['point'][0]}, {entry['point'][1]}"
 
 
-def _clearly_best(systems: list[System]) -> System | None:
+def _clearly_best(systems: list[ScoredSystem]) -> ScoredSystem | None:
     """The system with a significantly lower WER than all others: the 95 % interval of each paired difference is above 0."""
     best = min(systems, key=lambda system: system.test["chosen"]["wer"])
     others = [system for system in systems if system is not best]
@@ -99,7 +99,7 @@ def _clearly_best(systems: list[System]) -> System | None:
     return best if others else None
 
 
-def _notes(systems: list[System]) -> str:
+def _notes(systems: list[ScoredSystem]) -> str:
     """Notes on the numbers: references, signature, missing hypotheses, comparisons."""
     lines = sorted({f"Signature `{s.test['signature']}`: {s.test['data']}, {s.test['chosen']['num_utterances']} utterances, "
                     f"{s.test['chosen']['words']} words." for s in systems})
@@ -118,12 +118,12 @@ def _notes(systems: list[System]) -> str:
     return "\n" + "\n".join(f"* {line}" for line in lines)
 
 
-def _subsets(systems: list[System]) -> list[str]:
+def _subsets(systems: list[ScoredSystem]) -> list[str]:
     """The section on subsets of test sets, if a system has them."""
     return ["\n## Subsets\n", subsets_table(systems)] if any("subsets" in system.test for system in systems) else []
 
 
-def subsets_table(systems: list[System]) -> str:
+def subsets_table(systems: list[ScoredSystem]) -> str:
     """A row for each subset of each system's test set: the WER at the parameters of the whole set, and the best WER of the subset."""
     head = ["system", "subset", "words", "WER %", "95 % by utterance", "95 % by speaker", "ins / del / sub", "best on subset: WER %",
             "LM weight, penalty"]
@@ -131,12 +131,12 @@ def subsets_table(systems: list[System]) -> str:
                                  for name, entries in system.test.get("subsets", {}).items()])
 
 
-def _subset_row(system: System, name: str, chosen: dict, best: dict) -> list[str]:
+def _subset_row(system: ScoredSystem, name: str, chosen: dict, best: dict) -> list[str]:
     return [system.name, name, str(chosen["words"]), f"{chosen['wer']:.2f}", value_range(chosen["interval"]), _by_speaker(chosen),
             _counts(chosen), f"{best['wer']:.2f}", _point(best)]
 
 
-def cost_table(systems: list[System]) -> str:
+def cost_table(systems: list[ScoredSystem]) -> str:
     """Seconds of training, and real-time factors of decoding the test set."""
     def number(value, form):
         return "-" if value is None else format(value, form)
@@ -144,7 +144,7 @@ def cost_table(systems: list[System]) -> str:
     return markdown_table(["system", "training, s", "real-time factor of the search (CPU)", "of all of decoding (CPU)"], rows)
 
 
-def _seeds(single: list[System], runs: list[SeedRun]) -> str:
+def _seeds(single: list[ScoredSystem], runs: list[SeedRun]) -> str:
     trained = [(system.name, system.seed) for system in single] + [(run.name, run.train_seed) for run in runs]
     seeds = ", ".join(f"{name} {seed}" for name, seed in trained if seed is not None)
     scoring = ", ".join(sorted({str(system.test["seed"]) for system in single} | {str(run.interval_seed) for run in runs}))

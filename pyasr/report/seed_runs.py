@@ -15,7 +15,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
 from pyasr.report.provenance import facts, records
-from pyasr.report.systems import System, family_of
+from pyasr.report.systems import ScoredSystem, family_of
 from pyasr.report.text_table import markdown_table, value_range
 
 
@@ -38,12 +38,12 @@ class SeedRun:
         return family_of(self.name)
 
 
-def seed_runs(systems: list[System]) -> list[SeedRun]:
+def seed_runs(systems: list[ScoredSystem]) -> list[SeedRun]:
     """The results of systems trained with several seeds, from the records in their directories."""
     return [_of_system(system) for system in systems if system.family]
 
 
-def _of_system(system: System) -> SeedRun:
+def _of_system(system: ScoredSystem) -> SeedRun:
     return SeedRun(system.name, system.dev and system.dev["chosen"]["wer"], system.test["chosen"]["wer"], system.test["signature"],
                    system.test["seed"], system.seed, system.training_s, tuple(map(facts, records(system.directories))))
 

@@ -21,7 +21,7 @@ _FRAMES_PER_SECOND = 100.0  # for totals without durations, written by versions 
 
 
 @dataclass(frozen=True)
-class System:
+class ScoredSystem:
     """One scored test set of one model."""
 
     name: str
@@ -58,7 +58,7 @@ def family_of(name: str) -> str | None:
     return found and found[1] + found[2]
 
 
-def find_systems(exp: Path) -> list[System]:
+def find_systems(exp: Path) -> list[ScoredSystem]:
     """The systems below `exp` in the order in which their models were made. Raises UserError if nothing has been scored."""
     summaries = {(decode_dir, mbr): read_summary(decode_dir, mbr) for mbr in (False, True) for decode_dir in _scored_dirs(exp, mbr)}
     if not summaries:
@@ -75,7 +75,7 @@ def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     return [path for path in complete if not (path.parent / SIMULATION).exists()]
 
 
-def _told_apart(systems: list[System]) -> list[System]:
+def _told_apart(systems: list[ScoredSystem]) -> list[ScoredSystem]:
     """Add the way of decoding to the names of models that were decoded in several ways, except for the best paths of the original lattices.
     The names of decode directories of the model, or of networks of its kind, show these ways: `decode_test`, `decode_test_fourgram`."""
     ways: dict[str, set[str]] = {}
@@ -84,18 +84,18 @@ def _told_apart(systems: list[System]) -> list[System]:
     return [_renamed(system, ways[system.family or system.name]) for system in systems]
 
 
-def _way(system: System) -> str:
+def _way(system: ScoredSystem) -> str:
     """The name of its decode directory, and the way of scoring if it is not by best paths."""
     return system.decode_dir.name + " mbr" * (system.scored == scoring_dir(system.decode_dir, mbr=True))
 
 
-def _renamed(system: System, ways: set[str]) -> System:
+def _renamed(system: ScoredSystem, ways: set[str]) -> ScoredSystem:
     own = _way(system)
     is_first = all(way == own or way.startswith((f"{own}_", f"{own} ")) for way in ways)
     return system if is_first else replace(system, name=f"{system.name} {own}")
 
 
-def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> System:
+def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> ScoredSystem:
     test, (decode_dir, mbr) = summaries[scored], scored
     model_dir = decode_dir.parent
     source = _source(scored, summaries)
@@ -105,7 +105,7 @@ def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bo
     rtf = {name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")}
     name = str(model_dir.relative_to(exp)) if model_dir != Path(exp) else decode_dir.name
     training_s = (read_done(model_dir) or {}).get("seconds")
-    return System(name, model_dir, decode_dir, scoring_dir(decode_dir, mbr), test, dev, training_s, rtf["search_s"], rtf["cpu_s"])
+    return ScoredSystem(name, model_dir, decode_dir, scoring_dir(decode_dir, mbr), test, dev, training_s, rtf["search_s"], rtf["cpu_s"])
 
 
 def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> tuple[Path, bool] | None:

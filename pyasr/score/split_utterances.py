@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pyasr.base import log
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.data.parts.subsegments import Part, extent_s
+from pyasr.data.parts.subsegments import Subsegment, extent_s
 from pyasr.data.tables.datadir import DataDir
 from pyasr.data.transcripts.ctm import CtmLine, Recordings
 from pyasr.score.word_alignment import align
@@ -28,7 +28,7 @@ _NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
-class SplitOptions:
+class UtteranceSplitOptions:
     """Length of the pieces, and where utterances are cut."""
 
     max_segment_s: float = option(15.0, "maximum length of pieces, seconds; longer utterances are split", minimum=0.5)
@@ -56,7 +56,7 @@ def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLin
     return found
 
 
-def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: SplitOptions) -> list[Cut]:
+def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: UtteranceSplitOptions) -> list[Cut]:
     """Places where an utterance may be cut, in seconds of its recording; the first and the last are its two ends."""
     cuts = [Cut(0, extent[0], extent[0], 0.0)]
     for number, (left, right) in enumerate(zip(words, words[1:]), 1):
@@ -87,7 +87,7 @@ def best_cuts(cuts: list[Cut], max_s: float) -> list[Cut]:
     return [cuts[i] for i in reversed(chosen)]
 
 
-def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions) -> dict[str, list[Part]]:
+def split_utterances(data: DataDir, lines: list[CtmLine], options: UtteranceSplitOptions) -> dict[str, list[Subsegment]]:
     """Pieces of every utterance of `data`, by the words of a ctm; logs pieces that are still too long.
 
     Raises UserError for a ctm of other recordings.
@@ -100,12 +100,12 @@ def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions)
         begin_s, end_s = extent = extent_s(data, utt)
         text = data.text.get(utt, "").split()
         if end_s - begin_s <= options.max_segment_s:
-            parts[utt] = [Part(0.0, end_s - begin_s, tuple(text))]
+            parts[utt] = [Subsegment(0.0, end_s - begin_s, tuple(text))]
             continue
         channel = spoken.get(recordings.locate(utt)[:2])
         words = timed_words(text, channel.within(begin_s, end_s) if channel else [])
         cuts = best_cuts(possible_cuts(words, extent, options), options.max_segment_s)
-        parts[utt] = [Part(left.begin_s - begin_s, right.end_s - begin_s, tuple(text[left.word : right.word]))
+        parts[utt] = [Subsegment(left.begin_s - begin_s, right.end_s - begin_s, tuple(text[left.word : right.word]))
                       for left, right in zip(cuts, cuts[1:])]
         too_long += [utt] * any(part.end_s - part.begin_s > options.max_segment_s + _NOTHING for part in parts[utt])
     if too_long:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.corpora.conversations import LeftOut, Utterance, hundredths, tables_of
+from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths, tables_of
 
 
 def utterance(begin: int, channel: str = "A", text: str | None = "hello") -> Utterance:
@@ -31,7 +31,7 @@ def test_tables():
 
 def test_what_is_left_out_is_counted_and_named(capsys):
     log.setup("test")
-    left = LeftOut()
+    left = SkippedItems()
     for i in range(7):
         left.add("no audio", f"utt{i}")
     left.add("silence", "utt9")

@@ -13,7 +13,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.fisher.speakers import Caller
-from pyasr.corpora.fisher.transcripts import Line
+from pyasr.corpora.fisher.transcripts import TranscriptLine
 from pyasr.corpora.fisher.utterances import utterance_of
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import DataDir
@@ -162,7 +162,7 @@ def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
 
 def test_names_of_utterances():
     """Times are rounded: 2.53 s are 253 units of 10 ms, though 100 x 2.53 is a little less."""
-    line = Line("fe_03_00001", "A", 2.53, 4.808, "hi")
+    line = TranscriptLine("fe_03_00001", "A", 2.53, 4.808, "hi")
     callers = {"fe_03_00001-A": Caller("2637", "m")}
     found = [(one.name, one.speaker, one.begin_s, one.end_s) for one in (utterance_of(line, {}), utterance_of(line, callers))]
     assert found == [("fe_03_00001-A-000253-000481", "fe_03_00001-A", 2.53, 4.81), ("2637m-fe_03_00001-A-000253-000481", "2637m", 2.53, 4.81)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.fisher.speakers import Caller, read_calldata, read_callers, read_sexes
 from pyasr.corpora.fisher.text import acoustic_words, is_unsure, lm_words
 from pyasr.corpora.fisher.transcripts import NO_UTF8, OTHER_CALL, OTHER_FORM, UNREADABLE, read_transcript
@@ -45,7 +45,7 @@ def test_words_for_language_models(written, words):
 def transcript(path, *lines: str, call: str = "fe_03_00001"):
     """(the lines read, what was left out) of a transcript."""
     path.write_bytes("\n".join([f"# {call}.sph", "# Transcribed by BBN/WordWave", "", *lines]).encode("utf-8", "surrogateescape"))
-    left_out = LeftOut()
+    left_out = SkippedItems()
     return read_transcript("fe_03_00001", path, left_out), left_out.counts
 
 
@@ -67,13 +67,13 @@ def test_lines_that_cannot_be_read_are_passed_over(tmp_path):
 def test_transcripts_that_cannot_be_read_are_passed_over(tmp_path):
     assert transcript(tmp_path / "a.txt", "1.00 2.00 A: x", call="fe_03_00002") == ([], {OTHER_CALL: 1})
     (tmp_path / "a.txt").write_bytes("1.00 2.00 A: x\n".encode("utf-16"))
-    left_out = LeftOut()
+    left_out = SkippedItems()
     assert read_transcript("fe_03_00001", tmp_path / "a.txt", left_out) == [] and left_out.counts == {UNREADABLE: 1}
 
 
 def test_the_wrong_time_of_call_11487(tmp_path):
     (tmp_path / "a.txt").write_text("31.09 234.06 A: well\n31.09 32.00 B: yes\n")
-    times = {call: [line.begin_s for line in read_transcript(call, tmp_path / "a.txt", LeftOut())] for call in ("fe_03_11487", "fe_03_11488")}
+    times = {call: [line.begin_s for line in read_transcript(call, tmp_path / "a.txt", SkippedItems())] for call in ("fe_03_11487", "fe_03_11488")}
     assert times == {"fe_03_11487": [231.09, 31.09], "fe_03_11488": [31.09, 31.09]}
 
 

@@ -13,7 +13,7 @@ from pyasr.parallel.communication.host_copy import HostCopy  # noqa: E402
 from pyasr.parallel.communication.rank_threads import run_threads  # noqa: E402
 from pyasr.parallel.mixing import gradient_sum  # noqa: E402
 from pyasr.parallel.mixing.gradient_sum import GradientSum  # noqa: E402
-from pyasr.parallel.mixing.payload_codec import Wire  # noqa: E402
+from pyasr.parallel.mixing.payload_codec import PayloadCodec  # noqa: E402
 from pyasr.parallel.mixing.periodic import average  # noqa: E402
 from pyasr.parallel.strategies import SchemeOptions
 from pyasr.tensor import copies  # noqa: E402
@@ -59,7 +59,7 @@ def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> li
     """What ranks have after the average that `allreduce` takes."""
 
     def rank(comm):
-        wire, master = Wire(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
+        wire, master = PayloadCodec(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
         wire.agree(vector(9).to(device))
         with counting() as counts:
             average(wire, master, np.arange(comm.size) + 1)
@@ -76,7 +76,7 @@ def test_averages_of_gpus_are_those_of_cpus_in_every_bit(num_ranks, num_pieces, 
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     pieces = []
     expected = averaged(num_ranks, torch.device("cpu"), payload, nullcontext)
-    monkeypatch.setattr(Wire, "sum", lambda wire, x, *weights, sum=Wire.sum: pieces.append(len(x)) or sum(wire, x, *weights))
+    monkeypatch.setattr(PayloadCodec, "sum", lambda wire, x, *weights, sum=PayloadCodec.sum: pieces.append(len(x)) or sum(wire, x, *weights))
     with mock_gpu.mock_gpu() as gpu:
         found = averaged(num_ranks, GPU, payload, gpu.counting)
     assert all(map(torch.equal, found, expected)) and len(pieces) == num_ranks * (num_pieces if payload == "float32" else 1)
@@ -86,7 +86,7 @@ def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Ten
     """The gradients of two ranks after `GradientSum`."""
 
     def rank(comm):
-        wire = Wire(comm, SchemeOptions(all_reduce="library"))
+        wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
         total = GradientSum(wire, lambda frames: np.ones(comm.size), lambda function: function())
         grad = vector(comm.rank).to(dtype).to(device)
         total.attach(grad, [0, 400, 700])

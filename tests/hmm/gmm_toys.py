@@ -7,7 +7,7 @@ import numpy as np
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.topology import NO_PDF, HmmState, Topology, left_to_right
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, Split, Table
+from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, Split, TreeTable
 
 SIL, PHONES = 1, (2, 3, 4)
 LEXICON = {1: [((2, 3), 0.0), ((2, 4), 0.7)], 2: [((3,), 0.1)], 3: [((4, 3, 2), 0.0), ((3,), 0.5), ((4, 3), 1.0)]}
@@ -40,13 +40,13 @@ def triphone_tree() -> ContextTree:
     """A tree that asks about both neighbours of some phones, and about none of others."""
     leaf = iter(range(1000))
 
-    def states(num: int) -> Table:
-        return Table(PDF_CLASS, tuple(Leaf(next(leaf)) for _ in range(num)))
+    def states(num: int) -> TreeTable:
+        return TreeTable(PDF_CLASS, tuple(Leaf(next(leaf)) for _ in range(num)))
 
     by_left = Split(0, frozenset({0, 2}), states(2), states(2))
     by_both = Split(2, frozenset({3}), Split(0, frozenset({3, 4}), states(2), states(2)), Split(2, frozenset({0, 1}), states(2), states(2)))
-    one_state = Table(PDF_CLASS, (Leaf(next(leaf)), Split(2, frozenset({1, 4}), Leaf(next(leaf)), Leaf(next(leaf)))))
-    return ContextTree(3, 1, Table(1, (None, states(3), by_left, by_both, one_state)))
+    one_state = TreeTable(PDF_CLASS, (Leaf(next(leaf)), Split(2, frozenset({1, 4}), Leaf(next(leaf)), Leaf(next(leaf)))))
+    return ContextTree(3, 1, TreeTable(1, (None, states(3), by_left, by_both, one_state)))
 
 
 def random_transitions(tree: ContextTree, seed: int = 0) -> TransitionModel:

@@ -10,7 +10,7 @@ import kaldi_binaries
 from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable
 from pyasr.io.openfst import Fst, read_fst, write_fst
 from pyasr.lang.fst import fst_ops as ops
 from pyasr.lang.lang_dirs.lang_dir import LangDir
@@ -28,10 +28,10 @@ def random_tree(lang: LangDir, topology: Topology, seed: int) -> ContextTree:
         return Split(int(rng.choice([0, 2])), asked, grown(depth - 1), grown(int(rng.integers(0, depth))))
 
     def root(phone):
-        return Table(-1, tuple(grown(0 if phone in lang.silence_phones else 2) for _ in range(topology.num_pdf_classes(phone))))
+        return TreeTable(-1, tuple(grown(0 if phone in lang.silence_phones else 2) for _ in range(topology.num_pdf_classes(phone))))
 
     roots = {phone: root(members[0]) for members in lang.sets for phone in members}
-    return ContextTree(3, 1, Table(1, tuple(roots.get(phone) for phone in range(max(phones) + 1))))
+    return ContextTree(3, 1, TreeTable(1, tuple(roots.get(phone) for phone in range(max(phones) + 1))))
 
 
 def random_probabilities(trans: TransitionModel, seed: int) -> TransitionModel:

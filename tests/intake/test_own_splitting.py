@@ -7,7 +7,7 @@ from own_corpora import prepared, tone, write
 
 from pyasr.base.errors import UserError
 from pyasr.intake.own.naming import name_speakers, name_utterances
-from pyasr.intake.own.own_corpus import PARTS, Corpus, ReadingOptions, Recording, Utterance, part_of
+from pyasr.intake.own.own_corpus import PARTS, Corpus, OwnRecording, OwnUtterance, ReadingOptions, part_of
 from pyasr.intake.own.preparing import choose_rate
 from pyasr.intake.own.sizes import TABLE, fmllr_min_count, lm_order, sizes_for
 from pyasr.intake.own.splitting import SplitOptions, split
@@ -18,8 +18,8 @@ def corpus(seconds_of: dict[str, list[float]], text=lambda speaker, i: f"{speake
     found = Corpus("toy")
     for speaker, durations in seconds_of.items():
         for i, seconds in enumerate(durations):
-            found.recordings[f"{speaker}{i}"] = Recording(f"/{speaker}/{i}.wav", seconds, 16000)
-            found.utterances.append(Utterance(f"{speaker}-{i}", f"{speaker}{i}", text(speaker, i), speaker))
+            found.recordings[f"{speaker}{i}"] = OwnRecording(f"/{speaker}/{i}.wav", seconds, 16000)
+            found.utterances.append(OwnUtterance(f"{speaker}-{i}", f"{speaker}{i}", text(speaker, i), speaker))
     return found
 
 
@@ -75,7 +75,7 @@ def test_sizes_grow_with_hours():
 @pytest.mark.parametrize("rates, wanted", [({16000: 10}, 16000), ({8000: 10}, 8000), ({44100: 5, 48000: 5}, 16000), ({16000: 99, 8000: 1}, 16000),
                                            ({16000: 80, 8000: 20}, 8000), ({22050: 9, 11025: 1}, 11025)])  # fmt: skip
 def test_sampling_rate(rates, wanted):
-    found = Corpus("toy", recordings={f"{rate}-{i}": Recording("", 1.0, rate) for rate, num in rates.items() for i in range(num)})
+    found = Corpus("toy", recordings={f"{rate}-{i}": OwnRecording("", 1.0, rate) for rate, num in rates.items() for i in range(num)})
     assert choose_rate(found) == wanted
 
 
@@ -89,8 +89,8 @@ def test_sampling_rate(rates, wanted):
 def test_speakers_that_the_source_does_not_name(paths, speakers):
     found = Corpus("toy")
     for path in paths:
-        found.recordings[path] = Recording(f"/corpus/{path}", 1.0, 16000)
-        found.utterances.append(Utterance(path.rpartition("/")[2].removesuffix(".wav"), path, "yes"))
+        found.recordings[path] = OwnRecording(f"/corpus/{path}", 1.0, 16000)
+        found.utterances.append(OwnUtterance(path.rpartition("/")[2].removesuffix(".wav"), path, "yes"))
     name_speakers(found, ReadingOptions())
     assert [one.speaker for one in found.utterances] == speakers
     name_utterances(found)

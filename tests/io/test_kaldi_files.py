@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.feats.transforms import read_matrix, read_transforms, write_matrix, write_transforms
 from pyasr.hmm.model.model_file import read_model, read_transitions, read_tree, write_model
 from pyasr.hmm.model.topology import Topology
-from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table, subnodes
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable, subnodes
 from pyasr.io.ark import ArkWriter, iterate, read_ark, write_ark
 from pyasr.io.fst_archive import read_fsts, write_fsts
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
@@ -160,7 +160,7 @@ def test_trees(tmp_path, binary, text):
     assert (tmp_path / "tree").read_bytes() == (FILES / binary).read_bytes()
     tree.write(tmp_path / "tree", binary=False)
     assert (tmp_path / "tree").read_text().split() == (FILES / text).read_text().split()
-    assert kinds(tree.root) == ({Leaf, Split, Table, type(None)} if "tables" in text else {Leaf, Split})
+    assert kinds(tree.root) == ({Leaf, Split, TreeTable, type(None)} if "tables" in text else {Leaf, Split})
 
 
 def test_topologies(tmp_path):

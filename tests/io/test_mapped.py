@@ -17,7 +17,7 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
 from pyasr.io import mapped
-from pyasr.io.mapped import Tables, derived
+from pyasr.io.mapped import MappedTables, derived
 
 
 class Source:
@@ -27,19 +27,19 @@ class Source:
         self.path, self.made = directory / "source.bin", 0
         self.path.write_bytes(bytes(range(200)))
 
-    def make(self) -> Tables:
+    def make(self) -> MappedTables:
         self.made += 1
         content = self.path.read_bytes()
-        return Tables({"bytes": np.frombuffer(content, np.uint8).reshape(2, -1), "none": np.zeros(0, np.float32)}, {"size": len(content)})
+        return MappedTables({"bytes": np.frombuffer(content, np.uint8).reshape(2, -1), "none": np.zeros(0, np.float32)}, {"size": len(content)})
 
-    def tables(self, **options) -> Tables:
+    def tables(self, **options) -> MappedTables:
         return derived(self.path, "kind", "0123abcd", self.make, **options)
 
     @property
     def kept(self):
         return self.path.with_name(".source.bin.kind.0123abcd")
 
-    def check(self, tables: Tables, times_made: int) -> None:
+    def check(self, tables: MappedTables, times_made: int) -> None:
         content = self.path.read_bytes()
         assert tables.arrays["bytes"].tobytes() == content and tables.arrays["bytes"].shape == (2, len(content) // 2)
         assert tables.values == {"size": len(content)} and tables.arrays["none"].dtype == np.float32 and not len(tables.arrays["none"])

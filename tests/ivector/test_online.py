@@ -5,7 +5,7 @@ import pytest
 from ivector_toys import DIM, random_extractor, spoken, ubm_of
 
 from pyasr.ivector import online_ivectors
-from pyasr.ivector.online_ivectors import ExtractOptions, OnlineExtractor, SpeakerStats
+from pyasr.ivector.online_ivectors import ExtractOptions, OnlineIvectorExtractor, SpeakerStats
 from pyasr.ivector.ubm import PosteriorOptions, frame_posteriors
 
 EXTRACTOR = random_extractor()
@@ -36,7 +36,7 @@ def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
 def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
     """Of all utterances of the speaker before, and frames 0 ... i P of this one; many rows at once or few."""
     monkeypatch.setattr(online_ivectors, "_PERIODS_AT_ONCE", 4)
-    speaker, before, heard = OnlineExtractor(EXTRACTOR, UBM, options), SpeakerStats.zeros(EXTRACTOR.dim), np.zeros((0, DIM), np.float32)
+    speaker, before, heard = OnlineIvectorExtractor(EXTRACTOR, UBM, options), SpeakerStats.zeros(EXTRACTOR.dim), np.zeros((0, DIM), np.float32)
     for length in LENGTHS:
         frames = utterance(length)
         rows, own = speaker(frames, frames, before)
@@ -51,7 +51,7 @@ def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
 
 def test_online_equals_offline_at_the_last_frame():
     """Where that is a multiple of the period, so that no frames come after the last row."""
-    speaker, nothing = OnlineExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
     frames = utterance(61)
     rows, own = speaker(frames, frames, nothing)
     np.testing.assert_array_equal(rows[-1], speaker.ivector(own))
@@ -60,14 +60,14 @@ def test_online_equals_offline_at_the_last_frame():
 
 
 def test_nothing_known_gives_the_prior():
-    speaker, nothing = OnlineExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
     assert speaker.ivector(nothing).tolist() == [0.0] * EXTRACTOR.dim
     rows, own = speaker(utterance(0), utterance(0), nothing)
     assert rows.shape == (0, EXTRACTOR.dim) and own.count == 0
 
 
 def test_earlier_utterances_count_for_so_many_frames():
-    speaker, nothing = OnlineExtractor(EXTRACTOR, UBM, ExtractOptions(max_remembered_frames=30)), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions(max_remembered_frames=30)), SpeakerStats.zeros(EXTRACTOR.dim)
     frames = utterance(90)
     _, own = speaker(frames, frames, nothing)
     kept = speaker.remembered(own)
@@ -78,7 +78,7 @@ def test_earlier_utterances_count_for_so_many_frames():
 
 def test_gaussians_are_found_in_normalised_frames_and_moments_in_plain_ones():
     """A shift of the plain frames alone leaves the posteriors, and so the quadratic term, as they were."""
-    speaker, nothing = OnlineExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
     frames = utterance(40)
     (_, own), (_, shifted) = speaker(frames, frames, nothing), speaker(frames + 1, frames, nothing)
     np.testing.assert_array_equal(own.quadratic, shifted.quadratic)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pyasr.liveness.heartbeat import Ear, Heart, forget, hearts_in, hearts_of
+from pyasr.liveness.heartbeat import Heartbeat, HeartbeatReader, forget, hearts_in, hearts_of
 
 
 @pytest.fixture
@@ -13,14 +13,14 @@ def directory(tmp_path):
     return hearts_of(tmp_path / "train.spec.json")
 
 
-def hearts(directory, num: int) -> list[Heart]:
-    made = [Heart(directory, 100 + rank) for rank in range(num)]
+def hearts(directory, num: int) -> list[Heartbeat]:
+    made = [Heartbeat(directory, 100 + rank) for rank in range(num)]
     for rank, heart in enumerate(made):
         heart.introduce(f"rank {rank} of {num} on node{rank}")
     return made
 
 
-def listen(ear: Ear, seconds: float, *beating: Heart):
+def listen(ear: HeartbeatReader, seconds: float, *beating: Heartbeat):
     """The result of the listener within `seconds` of its own time, during which these hearts beat."""
     for look in range(round(seconds / ear.look_s)):
         for heart in beating:
@@ -32,7 +32,7 @@ def listen(ear: Ear, seconds: float, *beating: Heart):
 
 def test_who_beats_is_there(directory):
     one, other = hearts(directory, 2)
-    ear = Ear(directory, 2, 20.0)
+    ear = HeartbeatReader(directory, 2, 20.0)
     assert ear.look_s == 2.0
     assert listen(ear, 100, one, other) is None
     told, seconds = listen(ear, 100, one)
@@ -43,7 +43,7 @@ def test_who_beats_is_there(directory):
 def test_clocks_of_hosts_are_not_compared(directory):
     """One clock is far in the past, and is set back; another is far in the future."""
     past, future = hearts(directory, 2)
-    ear = Ear(directory, 2, 20.0)
+    ear = HeartbeatReader(directory, 2, 20.0)
     for number in range(100):
         os.utime(past.file, ns=(0, 10**9 - number))
         os.utime(future.file, ns=(0, 4 * 10**18 + number))
@@ -53,7 +53,7 @@ def test_clocks_of_hosts_are_not_compared(directory):
 
 def test_all_ranks_of_a_host_are_lost_together(directory):
     one, *others = hearts(directory, 4)
-    ear = Ear(directory, 4, 20.0)
+    ear = HeartbeatReader(directory, 4, 20.0)
     listen(ear, 10, one, *others)
     for heart in others[:2]:  # their last beats are between the same looks as those of the third and the next
         heart.beat()
@@ -63,7 +63,7 @@ def test_all_ranks_of_a_host_are_lost_together(directory):
 
 def test_who_has_ended_is_not_missed(directory):
     one, other = hearts(directory, 2)
-    ear = Ear(directory, 2, 20.0)
+    ear = HeartbeatReader(directory, 2, 20.0)
     listen(ear, 10, one, other)
     other.stop()
     other.stop()
@@ -73,7 +73,7 @@ def test_who_has_ended_is_not_missed(directory):
 
 def test_who_never_began(directory):
     """If no rank has started, the job waits in a queue. If one of three has started, the others have at least a minute."""
-    ear = Ear(directory, 3, 6.0)
+    ear = HeartbeatReader(directory, 3, 6.0)
     assert listen(ear, 600) is None
     (one,) = hearts(directory, 1)
     told, seconds = listen(ear, 600, one)
@@ -84,10 +84,10 @@ def test_who_never_began(directory):
 def test_a_job_that_begins_again(directory):
     """If the files of the previous ranks were removed between two looks, they are no longer expected; all new ranks must start."""
     before = hearts(directory, 3)
-    ear = Ear(directory, 3, 20.0)
+    ear = HeartbeatReader(directory, 3, 20.0)
     listen(ear, 10, *before)
     forget(hearts_in(directory))
-    again = Heart(directory, 200)
+    again = Heartbeat(directory, 200)
     again.introduce("rank 0 of 3 on node9")
     told, seconds = listen(ear, 200, again, *before)
     assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ") and 59 <= seconds <= 63
@@ -95,18 +95,18 @@ def test_a_job_that_begins_again(directory):
 
 def test_a_timeout_shorter_than_a_busy_host_takes(directory):
     hearts(directory, 1)
-    ear = Ear(directory, 1, 0.5)
+    ear = HeartbeatReader(directory, 1, 0.5)
     assert 5 <= listen(ear, 60)[1] <= 6
 
 
 def test_a_directory_that_is_gone_is_harmless(directory):
     (one,) = hearts(directory, 1)
-    ear = Ear(directory, 1, 20.0)
+    ear = HeartbeatReader(directory, 1, 20.0)
     listen(ear, 10, one)
     shutil.rmtree(directory)
     one.beat()
     assert listen(ear, 100) is None
-    unwritable = Heart(directory / "no" / "where", 1)
+    unwritable = Heartbeat(directory / "no" / "where", 1)
     unwritable.introduce("rank 0")
     unwritable.beat()
     unwritable.stop()

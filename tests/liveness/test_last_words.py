@@ -1,6 +1,6 @@
 """The last messages of failed ranks."""
 
-from pyasr.liveness.rank_failures import LastWords, first, leave
+from pyasr.liveness.rank_failures import RankFailure, first, leave
 
 
 def test_the_first_whole_line_counts(tmp_path):
@@ -8,6 +8,6 @@ def test_the_first_whole_line_counts(tmp_path):
     assert first(file) is None
     file.write_bytes(b'{"sentence": "half\xff\n[1]\n\n')
     assert first(file) is None
-    for words in (LastWords("Straße 1 of 3", True), LastWords("second", False)):
+    for words in (RankFailure("Straße 1 of 3", True), RankFailure("second", False)):
         leave(file, words)
-    assert first(file) == LastWords("Straße 1 of 3", True)
+    assert first(file) == RankFailure("Straße 1 of 3", True)

@@ -10,16 +10,16 @@ import sys
 import pytest
 
 from pyasr.liveness.rank_failures import first, words_of
-from pyasr.liveness.rank_watchdog import Witness
+from pyasr.liveness.rank_watchdog import RankWatchdog
 from pyasr.parallel.ranks import rank
 
 RANK = """
 import os, shutil, sys, time
 from pathlib import Path
-from pyasr.liveness.rank_watchdog import Witness
+from pyasr.liveness.rank_watchdog import RankWatchdog
 
 words, hearts = map(Path, sys.argv[1:3])
-witness = Witness(words, 60.0, hearts)
+witness = RankWatchdog(words, 60.0, hearts)
 witness.introduce("rank 1 of 2 on node3")
 while not [heart for heart in hearts.glob("*") if "node3" in heart.read_text()]:
     time.sleep(0.01)
@@ -61,10 +61,10 @@ class OnlyRank:
 ], ids=["its name", "its dismissal"])  # fmt: skip
 def test_a_rank_that_cannot_write_to_its_witness(written, status, sentence, tmp_path, monkeypatch):
     """Says so where it begins; where it has done its work, that counts. /dev/full stands for the pipe."""
-    witness, spec = Witness.__new__(Witness), tmp_path / "x.spec.json"
+    witness, spec = RankWatchdog.__new__(RankWatchdog), tmp_path / "x.spec.json"
     witness._writer = os.open(os.devnull if written else "/dev/full", os.O_WRONLY)
     monkeypatch.setattr(rank, "MpiComm", OnlyRank)
-    monkeypatch.setattr(rank, "Witness", lambda *arguments: witness)
+    monkeypatch.setattr(rank, "RankWatchdog", lambda *arguments: witness)
     monkeypatch.setattr(rank, "run", lambda *arguments: os.dup2(os.open("/dev/full", os.O_WRONLY), witness._writer))
     with contextlib.nullcontext() if status is None else pytest.raises(SystemExit, match=str(status)):
         rank.main(["module:function", str(spec), "0", "false", "1"])

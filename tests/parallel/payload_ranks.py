@@ -45,7 +45,7 @@ def _epoch(comm, strategy, master: torch.Tensor, move_of, resume=None):
     left, mixings = 6 if strategy.share == (comm.rank, comm.size) else 6 * comm.size, []
     strategy.begin_epoch(10 * left if strategy.share else 0, 10)
     while not mixings or not mixings[-1].told.last:
-        learns = strategy.share is not None and not strategy.rests and left > 0
+        learns = strategy.share is not None and not strategy.is_idle and left > 0
         if learns:
             comm.sleep(1e-4 * (1 + 0.1 * comm.rank))
             master += move_of(left)

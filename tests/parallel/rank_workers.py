@@ -11,8 +11,8 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.jobs.stop_request import StopRequested
-from pyasr.liveness.heartbeat import Heart, hearts_of
-from pyasr.liveness.rank_failures import LastWords, leave, words_of
+from pyasr.liveness.heartbeat import Heartbeat, hearts_of
+from pyasr.liveness.rank_failures import RankFailure, leave, words_of
 
 
 def rank_one_raises(spec, comm):
@@ -140,8 +140,8 @@ def asked_to_end_and_lost_before_an_error(spec, comm):
     _count(spec, comm)
     if len(Path(spec.cmd, "attempts").read_text().splitlines()) == 1:
         if comm.rank == 0:
-            Heart(hearts_of(job), 1).introduce("rank 1 of 2 on a node that was lost")
-            leave(words_of(job), LastWords("rank 1 of 2 died without an error message", lost=True))
+            Heartbeat(hearts_of(job), 1).introduce("rank 1 of 2 on a node that was lost")
+            leave(words_of(job), RankFailure("rank 1 of 2 died without an error message", lost=True))
         comm.barrier()
         raise StopRequested("saved at 70 frames")
     time.sleep(6)

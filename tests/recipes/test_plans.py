@@ -13,7 +13,7 @@ from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import Need, make_plan
 from pyasr.report.plan.planned_calls import parse_call
-from pyasr.report.plan.planned_data import Corpus, Disk
+from pyasr.report.plan.planned_data import Disk, PlannedCorpus
 from pyasr.report.plan.rates import read_rates
 from pyasr.report.plan.works import BEFORE, LITTLE, WORKS
 
@@ -29,7 +29,7 @@ def test_all_programs_have_a_part_in_the_plan_of(recipe, script, tmp_path):
         commands = calls(recorded_recipe(tmp_path / f"s5_{number}", recipe), script, *options)
         recorded = [parse_call(program, words, "1", recipe) for program, *words in commands]
         disk = Disk(lambda path: Speech(100.0, 80_000), network=disk_below(recipe).network)
-        plan = make_plan(recorded, Corpus(disk), RATES)
+        plan = make_plan(recorded, PlannedCorpus(disk), RATES)
         assert plan.unknown == [] and plan.total.core_s > 3600 and plan.total.memory_mb > 300
         trained = [call for call in recorded if call.name == "train_dnn"]
         assert not trained or plan.total.gpu_s or plan.total.without_gpu

@@ -13,7 +13,7 @@ from pyasr.data.augmentation.perturb import Perturbation, perturbed
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import DataDir, write_data_dir
 from pyasr.data.transcripts.ctm import CtmLine, Recordings, read_ctm
-from pyasr.score.split_utterances import Cut, SplitOptions, _Channel, best_cuts, possible_cuts, split_utterances, timed_words
+from pyasr.score.split_utterances import Cut, UtteranceSplitOptions, _Channel, best_cuts, possible_cuts, split_utterances, timed_words
 
 UTILS = Path(__file__).parents[2] / "utils"
 
@@ -69,14 +69,14 @@ def test_wrongly_recognised_words_stay_within_a_piece(tmp_path):
     lines = [CtmLine("r", "1", float(begin), 0.5, word, 1.0) for word, begin in heard]
     timed = timed_words(text, lines)
     assert [text[i] for i, found in enumerate(timed) if found is None] == ["c", "g"]
-    cuts = possible_cuts(timed, (0.0, 20.0), SplitOptions())
+    cuts = possible_cuts(timed, (0.0, 20.0), UtteranceSplitOptions())
     assert [cut.word for cut in cuts] == [0, 1, 4, 8, 9, 10]
     assert cuts[1] == Cut(1, 0.7, 1.8, 1.5)
 
 
 def test_silences_shorter_than_the_padding_are_halved():
     lines = [CtmLine("r", "1", begin, 0.5, word, 1.0) for word, begin in (("a", 0.0), ("b", 0.8))]
-    (cut,) = possible_cuts(timed_words(["a", "b"], lines), (0.0, 2.0), SplitOptions())[1:-1]
+    (cut,) = possible_cuts(timed_words(["a", "b"], lines), (0.0, 2.0), UtteranceSplitOptions())[1:-1]
     assert cut.end_s == cut.begin_s == pytest.approx(0.65)
 
 
@@ -189,5 +189,5 @@ def test_a_recording_of_many_utterances_is_read_once(tmp_path):
     write_data_dir(tmp_path / "data", {"utt2spk": dict.fromkeys(names, "ann"), "text": dict.fromkeys(names, "a b c d"),
                                        "segments": {utt: f"talk {20 * i} {20 * i + 19}" for i, utt in enumerate(names)}})
     lines = [Counted("talk", "1", 20 * i + begin, 1.0, word, 1.0) for i in range(200) for begin, word in zip((2, 6, 10, 14), "abcd")]
-    parts = split_utterances(DataDir(tmp_path / "data"), lines, SplitOptions(max_segment_s=8.0))
+    parts = split_utterances(DataDir(tmp_path / "data"), lines, UtteranceSplitOptions(max_segment_s=8.0))
     assert all(len(parts[utt]) == 3 for utt in names) and read < 20 * len(lines)

@@ -10,7 +10,7 @@ import torch
 
 from pyasr.hmm.model.topology import HmmState, Topology, left_to_right
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable
 from pyasr.sequence.chain import AlignedPhones, chain_topology, windows_of
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.sequence.supervision import SupervisionOptions
@@ -37,8 +37,8 @@ def tree_of(width: int, centre: int, num_classes: int = 2, tied: bool = False) -
     children = [None]
     for phone in PHONES:
         shared = Leaf(next(numbers)) if tied and phone == 3 else None
-        children.append(Table(-1, tuple(shared or leaf(phone) for _ in range(num_classes))))
-    return ContextTree(width, centre, Table(centre, tuple(children)))
+        children.append(TreeTable(-1, tuple(shared or leaf(phone) for _ in range(num_classes))))
+    return ContextTree(width, centre, TreeTable(centre, tuple(children)))
 
 
 def chain_model(width: int = 2, centre: int = 1, tied: bool = False) -> tuple[TransitionModel, ContextTree]:

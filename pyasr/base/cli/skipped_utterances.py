@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 _NUM_NAMED, _NUM_EXAMPLES, _NUM_REASONS = 5, 3, 3
 
 
-class LeftOut(Exception):
+class SkippedUtterance(Exception):
     """Raised for an utterance that cannot be used; the message is the reason."""
 
 

@@ -16,7 +16,7 @@ from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code
 
 from pyasr.base.compiled.kernel_objects import CompiledObject
 from pyasr.base.compiled.kernel_sources import digest_of_sources
-from pyasr.base.compiled.kernel_turns import Turn
+from pyasr.base.compiled.kernel_turns import CompileTurn
 
 _OF_HASHES = b"_numba_hashsecret_"  # symbols whose values differ between processes
 
@@ -82,7 +82,7 @@ class LoadingCache(FunctionCache):
     def __init__(self, function):
         super().__init__(function)
         self._cache_file._source_stamp = digest_of_sources(function)
-        self._turn = Turn(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
+        self._turn = CompileTurn(Path(self._cache_path, f"{self._impl.filename_base}.lock"))
 
     def load_overload(self, sig, target_context):
         """The compiled function for a signature; None if this process has to compile and save it."""

@@ -15,7 +15,7 @@ _PATIENCE_S = 120.0  # after that, a process compiles by itself: the holder of t
 _LOOK_S = 0.02
 
 
-class Turn:
+class CompileTurn:
     """The turn to compile one kernel. `lock` is the lock file; it exists only while a process holds the turn."""
 
     def __init__(self, lock: Path):

@@ -35,8 +35,8 @@ from pyasr.cluster.runner.mpi import ROOT, find_mpiexec
 from pyasr.cluster.runner.runner_words import name_of_runner, runner_command
 from pyasr.cluster.runner.status import NOT_PROVED, JobStatus, failures, read_status, status_path
 from pyasr.liveness.heartbeat import Silence
-from pyasr.liveness.heartbeat_monitor import Listener
-from pyasr.liveness.rank_failures import LastWords, first, words_of
+from pyasr.liveness.heartbeat_monitor import HeartbeatMonitor
+from pyasr.liveness.rank_failures import RankFailure, first, words_of
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes; a log and a status file need more than this
@@ -127,7 +127,7 @@ def _kept_log(log: Path, kept: Path) -> str:
 def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
     saved = _save_spec(log, spec)
     marker, said, report = saved.with_suffix(".done"), words_of(saved), _report_file(saved)
-    listener = Listener(saved, num_ranks, how.rank_timeout)
+    listener = HeartbeatMonitor(saved, num_ranks, how.rank_timeout)
     for left in (said, marker, status_path(log), report):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
@@ -155,7 +155,7 @@ def _report_file(spec: Path) -> Path:
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 
-def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker: Path) -> UserError:
+def _failure(log: Path, silence: Silence | None, words: RankFailure | None, marker: Path) -> UserError:
     """The error for an MPI job that has failed. A rank that is lost before it starts, or with its host, leaves no message."""
     if silence:
         return RankLost(f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
-from pyasr.corpora.conversations import LeftOut, hundredths
+from pyasr.corpora.conversations import SkippedItems, hundredths
 from pyasr.io.content import read_content
 
 NO_UTF8, OTHER_FORM = "text that is not UTF-8", "a line that is not 'BEGIN END A: WORDS'"
@@ -27,7 +27,7 @@ _WRONG_BEGINS = {("fe_03_11487", 31.09): 231.09}  # ends at 234.06
 
 
 @dataclass(frozen=True)
-class Line:
+class TranscriptLine:
     """The words of one side from `begin_s` to `end_s` (seconds), as in the transcript."""
 
     call: str
@@ -47,7 +47,7 @@ class Line:
         return f"{self.side}-{hundredths(self.begin_s):06d}-{hundredths(self.end_s):06d}"
 
 
-def read_transcript(call: str, path: Path, left_out: LeftOut) -> list[Line]:
+def read_transcript(call: str, path: Path, left_out: SkippedItems) -> list[TranscriptLine]:
     """The lines of a transcript in file order. Unreadable lines, or an unreadable file, are added to `left_out`."""
     try:
         content = read_content(path)
@@ -63,7 +63,7 @@ def read_transcript(call: str, path: Path, left_out: LeftOut) -> list[Line]:
     return [line for line in lines if line]
 
 
-def _line(call: str, raw: bytes, where: str, left_out: LeftOut) -> Line | None:
+def _line(call: str, raw: bytes, where: str, left_out: SkippedItems) -> TranscriptLine | None:
     """One line; None for blank lines, comments and skipped lines."""
     try:
         text = raw.decode("utf-8")
@@ -76,10 +76,10 @@ def _line(call: str, raw: bytes, where: str, left_out: LeftOut) -> Line | None:
     if not match:
         left_out.add(OTHER_FORM, where)
         return None
-    return _repaired(Line(call, match[3], float(match[1]), float(match[2]), " ".join(match[4].split())))
+    return _repaired(TranscriptLine(call, match[3], float(match[1]), float(match[2]), " ".join(match[4].split())))
 
 
-def _repaired(line: Line) -> Line:
+def _repaired(line: TranscriptLine) -> TranscriptLine:
     """The line, with a known error of the release in its times corrected."""
     begin_s = _WRONG_BEGINS.get((line.call, line.begin_s), line.begin_s)
     return replace(line, begin_s=begin_s) if begin_s < line.end_s else line

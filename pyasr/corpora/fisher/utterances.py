@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio
-from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
+from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths
 from pyasr.corpora.fisher.calls import Calls
 from pyasr.corpora.fisher.speakers import Caller
 from pyasr.corpora.fisher.text import acoustic_words, is_unsure
-from pyasr.corpora.fisher.transcripts import Line, read_transcript
+from pyasr.corpora.fisher.transcripts import TranscriptLine, read_transcript
 
 MAX_S = 30.0
 BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's recipe sre08 excludes them
@@ -20,8 +20,8 @@ class Taken:
     """The utterances in the order of calls, and what is left out: whole calls, and utterances of other calls."""
 
     utterances: list[Utterance] = field(default_factory=list)
-    calls_left_out: LeftOut = field(default_factory=LeftOut)
-    left_out: LeftOut = field(default_factory=LeftOut)
+    calls_left_out: SkippedItems = field(default_factory=SkippedItems)
+    left_out: SkippedItems = field(default_factory=SkippedItems)
 
     def log(self) -> None:
         """Log a warning for each reason for leaving out calls or utterances."""
@@ -45,7 +45,7 @@ def take(calls: Calls, callers: dict[str, Caller]) -> Taken:
     return taken
 
 
-def utterance_of(line: Line, callers: dict[str, Caller]) -> Utterance:
+def utterance_of(line: TranscriptLine, callers: dict[str, Caller]) -> Utterance:
     """The utterance of a line; its name begins with the speaker: `2637m-fe_03_00001-A-000253-000481`."""
     speaker = callers.get(line.side, Caller()).name or line.side
     name = line.name if speaker == line.side else f"{speaker}-{line.name}"
@@ -53,7 +53,7 @@ def utterance_of(line: Line, callers: dict[str, Caller]) -> Utterance:
     return Utterance(name, line.call, line.channel, speaker, begin / 100, end / 100, acoustic_words(line.text))
 
 
-def _why_not(line: Line, utterance: Utterance, found: dict[str, Utterance]) -> str:
+def _why_not(line: TranscriptLine, utterance: Utterance, found: dict[str, Utterance]) -> str:
     """Why an utterance is not usable, apart from its audio; '' if it is."""
     if is_unsure(line.text):
         return "words that the transcriber was unsure of"
@@ -64,7 +64,7 @@ def _why_not(line: Line, utterance: Utterance, found: dict[str, Utterance]) -> s
     return "the same side and times a second time" if utterance.name in found else ""
 
 
-def _usable(calls: Calls, left_out: LeftOut) -> list[str]:
+def _usable(calls: Calls, left_out: SkippedItems) -> list[str]:
     """The calls with speech and a transcript, in order, except calls with bad audio."""
     usable = []
     for call in sorted(calls.audio.keys() | calls.transcripts.keys()):

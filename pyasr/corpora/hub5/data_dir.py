@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base.cli.step import make_part
 from pyasr.base.errors import UserError
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio, write_audio_list
-from pyasr.corpora.conversations import LeftOut, tables_of
+from pyasr.corpora.conversations import SkippedItems, tables_of
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.hub5.references import References, read_pem, read_references
 from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, find_files, log_calls, utterances_of
@@ -34,7 +34,7 @@ def make_evaluation_set(options, name: str, kind: EvaluationSet, audio: list[Pat
 
 def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> None:
     """Fill the directory `out`. Raises UserError if no segment can be decoded."""
-    stm, left = read_references(files.stm), LeftOut()
+    stm, left = read_references(files.stm), SkippedItems()
     log_calls(kind, stm, files.audio)
     seconds = seconds_of_calls(files.audio, sorted(files.audio.keys() & {segment.file for segment in stm.segments}))
     utterances = utterances_of(stm, read_pem(files.pem) if files.pem else None, files.audio, left)

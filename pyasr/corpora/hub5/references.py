@@ -15,7 +15,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.corpora.conversations import hundredths
 from pyasr.corpora.texts import read_lines
-from pyasr.data.transcripts.stm import COMMENT, Segment, check_times, log_repairs, no_segments, parse_stm
+from pyasr.data.transcripts.stm import COMMENT, StmSegment, check_times, log_repairs, no_segments, parse_stm
 
 CHANNELS = {"A": "A", "B": "B", "1": "A", "2": "B"}
 _PARENTHESES = str.maketrans("()", "  ")
@@ -27,7 +27,7 @@ class References:
     """Comments (with categories and labels) and segments of one or several stm files, in file order."""
 
     comments: list[str]
-    segments: list[Segment]
+    segments: list[StmSegment]
 
     @property
     def lines(self) -> list[str]:
@@ -52,7 +52,7 @@ def read_references(paths: list[Path]) -> References:
     return References(list(comments), segments)
 
 
-def _of_side(segment: Segment, path: Path) -> Segment:
+def _of_side(segment: StmSegment, path: Path) -> StmSegment:
     return replace(segment, file=segment.file.lower(), channel=_channel(segment.channel, f"{path}:{segment.line}"))
 
 
@@ -62,7 +62,7 @@ def _channel(name: str, place: str) -> str:
     return CHANNELS[name.upper()]
 
 
-def span_of(segment: Segment) -> tuple[str, int, int]:
+def span_of(segment: StmSegment) -> tuple[str, int, int]:
     """(side, begin and end in units of 10 ms): `en_4156-A`, 35764, 35964."""
     return f"{segment.file}-{segment.channel}", hundredths(segment.begin_s), hundredths(segment.end_s)
 

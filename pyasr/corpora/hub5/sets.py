@@ -12,11 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
+from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths
 from pyasr.corpora.counts import Published
 from pyasr.corpora.discs import PACKED, Disc, files_by_name, log_calls_that_have, paths_below
 from pyasr.corpora.hub5.references import References, plain_words, span_of
-from pyasr.data.transcripts.stm import Segment
+from pyasr.data.transcripts.stm import StmSegment
 
 MOST_STRETCH_S = 0.1
 Times = dict[tuple[str, int, int], tuple[float, float]]  # {(side, begin and end in 10 ms): decoded part of the recording, in seconds}
@@ -102,7 +102,7 @@ def _of_kind(paths: list[Path], pattern: str, folder: str) -> dict[str, Path]:
     return files_by_name(paths, rf"{folder}/{pattern}") or files_by_name(paths, pattern)
 
 
-def utterances_of(stm: References, pem: list[tuple[str, float, float]] | None, audio: Iterable[str], left: LeftOut) -> list[Utterance]:
+def utterances_of(stm: References, pem: list[tuple[str, float, float]] | None, audio: Iterable[str], left: SkippedItems) -> list[Utterance]:
     """The scored utterances of the calls with `audio`, also those without words. If there is a pem, its times are used, slightly
     stretched."""
     spans = None if pem is None else stretched(pem)
@@ -118,13 +118,13 @@ def utterances_of(stm: References, pem: list[tuple[str, float, float]] | None, a
     return list(found.values())
 
 
-def _utterance(segment: Segment, spans: Times) -> Utterance:
+def _utterance(segment: StmSegment, spans: Times) -> Utterance:
     span = side, begin, end = span_of(segment)
     begin_s, end_s = spans.get(span, (begin / 100, end / 100))
     return Utterance(f"{side}_{begin:06d}-{end:06d}", segment.file, segment.channel, side, begin_s, end_s, plain_words(segment.text))
 
 
-def _reason_against(segment: Segment, calls: set[str]) -> str:
+def _reason_against(segment: StmSegment, calls: set[str]) -> str:
     """Why a segment is left out; '' if it is used."""
     if segment.is_ignored:
         return "ignored in scoring"

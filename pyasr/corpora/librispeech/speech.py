@@ -18,7 +18,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.files.table_paths import as_named
-from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.discs import PACKED, files_by_name, paths_below
 from pyasr.corpora.texts import lines_of
 from pyasr.data.audio import audio_ends, flac_length
@@ -33,7 +33,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
-class Utterance:
+class ReadUtterance:
     """An utterance of a reader; `seconds` comes from the header of its FLAC file."""
 
     name: str
@@ -76,7 +76,7 @@ class Sources:
             yield f"{path} {sha256(path.read_bytes()).hexdigest()}"
 
 
-def read_utterances(sources: Sources, num_processes: int, left_out: LeftOut) -> list[Utterance]:
+def read_utterances(sources: Sources, num_processes: int, left_out: SkippedItems) -> list[ReadUtterance]:
     """The utterances with complete audio of one channel at 16 kHz and a transcript with words, sorted; others are added to `left_out`.
 
     Raises UserError for a file of transcripts with lines in another format, or not in UTF-8.
@@ -93,11 +93,11 @@ def read_utterances(sources: Sources, num_processes: int, left_out: LeftOut) -> 
         if complaint or not texts[name]:
             left_out.add(complaint or "a transcript without words", name)
         else:
-            found.append(Utterance(name, sources.audio[name], seconds, texts[name]))
+            found.append(ReadUtterance(name, sources.audio[name], seconds, texts[name]))
     return found
 
 
-def _read_transcripts(files: dict[str, Path], left_out: LeftOut) -> dict[str, str]:
+def _read_transcripts(files: dict[str, Path], left_out: SkippedItems) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in files.values():
         for number, line in enumerate(read_lines(path), 1):
@@ -152,7 +152,7 @@ def speaker_tables(folders: list[Path]) -> list[Path]:
     return [path for parent in beside for path in sorted(parent.iterdir()) if path.name.lower() == "speakers.txt" and path.is_file()]
 
 
-def tables_of(utterances: list[Utterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:
+def tables_of(utterances: list[ReadUtterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:
     """The tables of the data directory of these utterances; spk2gender only if the sex of all readers is known."""
     tables = {"wav.scp": {u.name: as_named(u.audio) for u in utterances}, "text": {u.name: u.text for u in utterances},
               "utt2spk": {u.name: u.speaker for u in utterances}, "utt2dur": {u.name: u.seconds for u in utterances}}

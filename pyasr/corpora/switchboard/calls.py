@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
+from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths
 from pyasr.corpora.counts import Published
 from pyasr.corpora.discs import Disc, files_by_name, log_calls_that_have, paths_below
 from pyasr.corpora.switchboard.acronyms import with_acronyms
@@ -56,7 +56,7 @@ def calls_with_both(audio: Mapping[str, Path], sides: Iterable[str]) -> list[str
 
 
 def utterances_of(transcripts: Transcripts, calls: Iterable[str], acronyms: Mapping[str, str], callers: Mapping[str, str],
-                  left: LeftOut) -> list[Utterance]:  # fmt: skip
+                  left: SkippedItems) -> list[Utterance]:  # fmt: skip
     """The utterances of these calls that have words; others are added to `left`. `callers`: {side: speaker}; a side without an entry is
     its own speaker."""
     wanted, found = set(calls), {}

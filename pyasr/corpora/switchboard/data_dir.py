@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio
-from pyasr.corpora.conversations import LeftOut, tables_of
+from pyasr.corpora.conversations import SkippedItems, tables_of
 from pyasr.corpora.switchboard.acronyms import acronyms_in
 from pyasr.corpora.switchboard.calls import DISC, calls_with_both, utterances_of
 from pyasr.corpora.switchboard.dictionary import read_dictionary
@@ -22,7 +22,7 @@ def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path]
     transcripts  files of `find_transcripts`
     by_caller    use callers as speakers, instead of sides
     """
-    contents, left = read_transcripts(transcripts), LeftOut()
+    contents, left = read_transcripts(transcripts), SkippedItems()
     calls = calls_with_both(audio, contents.sides)
     callers = tables.callers() if by_caller else {}
     utterances = utterances_of(contents, calls, acronyms_in(read_dictionary(contents)), callers, left)

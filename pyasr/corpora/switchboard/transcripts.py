@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.discs import PACKED, Disc, files_by_name, paths_below
 from pyasr.corpora.texts import lines_of
 from pyasr.io.content import check_unpacked, open_file, read_content, readable, telling_damage, unpack
@@ -107,7 +107,7 @@ def _side(name: str) -> str:
     return f"sw0{name[2:6]}-{name[6].upper()}"
 
 
-def turns_of(side: str, name: str, content: bytes, left: LeftOut) -> list[Turn]:
+def turns_of(side: str, name: str, content: bytes, left: SkippedItems) -> list[Turn]:
     """The segments of a side's file. Lines in another format, and segments that end before they begin, are left out."""
     turns = []
     for number, line in enumerate(lines_of(content, name), 1):

@@ -43,7 +43,7 @@ _DIFFERENCES = np.array([[0, 0, 0], [1, 0, 0], [2, -1, 0], [3, -3, 1]])  # weigh
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedAudio:
     """int16 `samples` (num_samples, num_channels) at linear scale, whether the end of the stream was found, and its size in bytes."""
 
     samples: np.ndarray
@@ -69,7 +69,7 @@ def seems_whole(tail: bytes, num_bytes: int) -> bool:
     return is_end and (num_bytes - _HEAD_BYTES) % 4 == 0
 
 
-def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded:
+def decode(content: bytes, num_channels: int, coding: str, most: int) -> DecodedAudio:
     """Decode a stream up to its end, or to the end of `content`.
 
     num_channels, coding  from the header of the SPHERE file
@@ -78,13 +78,13 @@ def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded
     Raises ValueError, with a clause for an error message, for a stream of another kind, a damaged stream, and one with more samples.
     """
     if len(content) < _HEAD_BYTES:
-        return Decoded(np.zeros((0, num_channels), np.int16), False, len(content))
+        return DecodedAudio(np.zeros((0, num_channels), np.int16), False, len(content))
     if not is_stream(content):
         raise ValueError("its audio does not begin like a shorten stream of version 1 or 2")
     data = np.frombuffer(content, np.uint8, offset=_HEAD_BYTES)
     kind, channels, size, order, num_means, begin = _head(data)
     if begin > 8 * len(data):
-        return Decoded(np.zeros((0, num_channels), np.int16), False, len(content))
+        return DecodedAudio(np.zeros((0, num_channels), np.int16), False, len(content))
     if kind not in _CODINGS.get(coding, ()):
         raise ValueError(f"shorten samples of type {kind} do not match the coding {coding} of its header")
     if channels != num_channels or channels < 1:
@@ -98,7 +98,7 @@ def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded
         raise ValueError(f"its header counts {most} samples, but more follow")
     if found == _DAMAGED:
         raise ValueError(f"damaged, no valid shorten data after {num} samples")
-    return Decoded(samples[:num], found == _WHOLE, _HEAD_BYTES + 4 * -(-end // 32))
+    return DecodedAudio(samples[:num], found == _WHOLE, _HEAD_BYTES + 4 * -(-end // 32))
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pyasr.base.cli.options import option
 from pyasr.data.audio.audio_reading import ONLY
 from pyasr.data.audio.recordings import cut_utterance, read_recordings
-from pyasr.data.parts.subsegments import Part, packed
+from pyasr.data.parts.subsegments import Subsegment, packed
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.keys import Groups, Keys
 
@@ -104,7 +104,7 @@ def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list
     return pieces
 
 
-def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Part]:
+def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Subsegment]:
     """The segments of a recording, in order; overlapping paddings of two segments end in the middle between them."""
     log_energy = log_energies(samples, rate)
     runs = speech_runs(speech_frames(log_energy, options), log_energy, options)
@@ -114,10 +114,11 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Par
     ends = [end for _, end in times]
     edges = [0.0, *((one + other) / 2 for one, other in zip(ends, begins[1:])), len(samples) / rate]
     padding = options.padding_s
-    return [Part(max(begin - padding, low), min(end + padding, high)) for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
+    return [Subsegment(max(begin - padding, low), min(end + padding, high))
+            for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
 
 
-def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapping[str, list[Part]]:
+def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapping[str, list[Subsegment]]:
     """The segments of all utterances of a data directory; the recordings are read one after the other.
 
     channel  the channel of files with several; ONLY: the one named by `reco2file_and_channel`, or the first

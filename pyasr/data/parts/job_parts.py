@@ -31,7 +31,7 @@ _UTTERANCES = "utterances"
 
 
 @dataclass(frozen=True)
-class Part:
+class JobPart:
     """The `utterances` of a job, in the order of processing, of the data directory `data`; `tables` is the directory of their lines, or
     `data` itself."""
 
@@ -45,13 +45,13 @@ class Part:
 
 
 def part_of(data: Path, out: Path, num_jobs: int, job: int, cut: Callable[[Path, int], list[Sequence[str]]] = split,
-            name: str = PARTS) -> Part:  # fmt: skip
+            name: str = PARTS) -> JobPart:  # fmt: skip
     """The part of job `job` (1-based) as written by the step; if the step wrote none, the whole directory with the utterances that `cut`
     assigns to the job."""
     place = Path(out) / name / str(job)
     if place.is_dir():
-        return Part(data, place, Keys.by_line(Table.read(place / _UTTERANCES)))
-    return Part(data, data, cut(data, num_jobs)[job - 1])
+        return JobPart(data, place, Keys.by_line(Table.read(place / _UTTERANCES)))
+    return JobPart(data, data, cut(data, num_jobs)[job - 1])
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ _OF_WHOLE_UTTERANCES = ("text", "segments", "utt2dur", *FEATURE_TABLES, "spk2utt
 
 
 @dataclass(frozen=True)
-class Part:
+class Subsegment:
     """A part of an utterance, with times relative to the begin of the utterance, and its words."""
 
     begin_s: float
@@ -32,7 +32,7 @@ def extent_s(data: DataDir, utt: str) -> tuple[float, float]:
     return segment.begin_s, segment.end_s if segment.end_s > 0 else duration_s(data, segment.recording)
 
 
-def packed(parts: Iterable[tuple[str, list[Part]]]) -> Mapping[str, list[Part]]:
+def packed(parts: Iterable[tuple[str, list[Subsegment]]]) -> Mapping[str, list[Subsegment]]:
     """{utterance: its parts} for parts without words, in little memory."""
     times = TableBuilder()
     for utt, found in parts:
@@ -40,12 +40,12 @@ def packed(parts: Iterable[tuple[str, list[Part]]]) -> Mapping[str, list[Part]]:
     return Parsed(times.table(), _parts_at)
 
 
-def _parts_at(times: str) -> list[Part]:
+def _parts_at(times: str) -> list[Subsegment]:
     numbers = map(float, times.split())
-    return [Part(begin_s, end_s) for begin_s, end_s in zip(numbers, numbers)]
+    return [Subsegment(begin_s, end_s) for begin_s, end_s in zip(numbers, numbers)]
 
 
-def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool) -> Tables:
+def subsegmented(data: DataDir, parts: Mapping[str, list[Subsegment]], with_text: bool) -> Tables:
     """The tables of a directory whose utterances are `parts` of the utterances of `data`, without feature tables. If `with_text`, an
     utterance with a single part keeps its name and times.
 
@@ -68,10 +68,10 @@ def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool
 class _New:
     """Tables of the new utterances."""
 
-    def __init__(self, parts: Mapping[str, list[Part]], with_text: bool):
+    def __init__(self, parts: Mapping[str, list[Subsegment]], with_text: bool):
         self._parts, self._with_text = parts, with_text
 
-    def table(self, value: Callable[[str, Part, bool, Mapping[str, str]], object], known: Mapping[str, str] = {}) -> Lazy:
+    def table(self, value: Callable[[str, Subsegment, bool, Mapping[str, str]], object], known: Mapping[str, str] = {}) -> Lazy:
         """{new utterance: value(utterance, part, whether the part is the whole utterance, the table `known`)}"""
         return Lazy(lambda: self._lines(value, at_hand(known)))
 
@@ -81,16 +81,16 @@ class _New:
             yield from ((_name(utt, part, is_whole), value(utt, part, is_whole, known)) for part in found)
 
 
-def _name(utt: str, part: Part, whole: bool) -> str:
+def _name(utt: str, part: Subsegment, whole: bool) -> str:
     return utt if whole else f"{utt}-{round(100 * part.begin_s):07d}-{round(100 * part.end_s):07d}"
 
 
-def _segment(data: DataDir, utt: str, part: Part, is_whole: bool) -> str:
+def _segment(data: DataDir, utt: str, part: Subsegment, is_whole: bool) -> str:
     if is_whole:
         return data.table("segments")[utt] if data.segments else f"{utt} 0 -1"
     begin_s = data.segments[utt].begin_s if data.segments else 0.0
     return f"{data.recording(utt)} {begin_s + part.begin_s:.3f} {begin_s + part.end_s:.3f}"
 
 
-def _seconds(utt: str, part: Part, is_whole: bool, known: Mapping[str, str]) -> str:
+def _seconds(utt: str, part: Subsegment, is_whole: bool, known: Mapping[str, str]) -> str:
     return known[utt] if is_whole and utt in known else f"{part.end_s - part.begin_s:.3f}"

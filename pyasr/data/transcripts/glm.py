@@ -33,7 +33,7 @@ _FOR_INPUT = re.compile(r';;\s+INPUT_DEPENDENT_APPLICATION\s*=\s*"([^"]*)"')
 
 
 @dataclass(frozen=True)
-class Rule:
+class GlmRule:
     """`source` is replaced by `target` after `left` and before `right`; a context may be empty."""
 
     source: str
@@ -50,7 +50,7 @@ class RuleSet:
     copies          whether text that no rule matches is kept
     """
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[GlmRule, ...] = ()
     case_sensitive: bool = False
     copies: bool = True
 
@@ -66,14 +66,14 @@ class RuleSet:
     @cached_property
     def _compiled(self) -> tuple[re.Pattern | None, list[str]]:
         """(a pattern with one group for each rule, the target of each group). Rules are grouped by first letter, in their order."""
-        by_letter: dict[str, list[Rule]] = {}
+        by_letter: dict[str, list[GlmRule]] = {}
         for rule in self.rules:
             by_letter.setdefault(self._matched(rule.source)[0], []).append(rule)
         parts = (f"{re.escape(letter)}(?:{'|'.join(map(self._rest, rules))})" for letter, rules in by_letter.items())
         targets = ["", *(rule.target for rules in by_letter.values() for rule in rules)]
         return re.compile("|".join(parts)) if by_letter else None, targets
 
-    def _rest(self, rule: Rule) -> str:
+    def _rest(self, rule: GlmRule) -> str:
         """The pattern of a rule after its first letter."""
         source, left, right = map(self._matched, (rule.source, rule.left, rule.right))
         before = f"(?<={re.escape(left + source)})" if left else ""
@@ -151,7 +151,7 @@ def _header(path: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
             yield found[1].lower(), found[2]
 
 
-def _rules(path: Path, lines: list[str], kinds: tuple[str, str]) -> Iterator[Rule]:
+def _rules(path: Path, lines: list[str], kinds: tuple[str, str]) -> Iterator[GlmRule]:
     """The rules for inputs of these kinds."""
     applies = list(_applying(path, lines, kinds))
     for number, line in _contents(lines):
@@ -172,12 +172,12 @@ def _applying(path: Path, lines: list[str], kinds: tuple[str, str]) -> Iterator[
         yield applies
 
 
-def _rule(line: str, place: str) -> Rule:
+def _rule(line: str, place: str) -> GlmRule:
     source, arrow, rest = line.partition("=>")
     if not arrow:
         raise UserError(f"{place}: '{line}' has no '=>'; a rule is {_FORM}")
     target, left, right = _divided(rest)
-    rule = Rule(_bare(source), _bare(target), _bare(left), _bare(right))
+    rule = GlmRule(_bare(source), _bare(target), _bare(left), _bare(right))
     if not rule.source:
         raise UserError(f"{place}: '{line}' has nothing before '=>'; a rule is {_FORM}")
     if rule.target.count("{") != rule.target.count("}"):

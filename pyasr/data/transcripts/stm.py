@@ -32,7 +32,7 @@ _PARENTHESES = re.compile(r"\([^()]*\)")
 
 
 @dataclass(frozen=True)
-class Segment:
+class StmSegment:
     """A line of an stm: what a speaker said on a channel of a file. `begin` and `end` are in seconds, as they are written;
     `labels` may be empty; `line` is the number of the line."""
 
@@ -80,7 +80,7 @@ class Stm:
     """The segments of an stm sorted by file, channel and begin; `identity` is its name and a digest of its content."""
 
     path: Path
-    segments: list[Segment]
+    segments: list[StmSegment]
     identity: str
 
 
@@ -98,7 +98,7 @@ def read_stm(path: Path) -> Stm:
     return Stm(path, segments, _identity(path, lines))
 
 
-def parse_stm(lines: list[str], path: Path, repairs: Counter[str]) -> list[Segment]:
+def parse_stm(lines: list[str], path: Path, repairs: Counter[str]) -> list[StmSegment]:
     """The segments in the order of the lines. Repairs are counted in `repairs`, {repair: number}.
 
     Raises UserError with `path` and line for a malformed line, for times that are not numbers or run backwards, and for
@@ -125,7 +125,7 @@ def parentheses_match(text: str) -> bool:
     return not set("()") & set(_PARENTHESES.sub("", text))
 
 
-def _segment(line: str, number: int, path: Path, repairs: Counter[str]) -> Segment | None:
+def _segment(line: str, number: int, path: Path, repairs: Counter[str]) -> StmSegment | None:
     """The segment of a line; None for a gap between segments."""
     place, fields = f"{path}:{number}", _ASIDE.sub(" ", line).split(maxsplit=5)
     if len(fields) < 5:
@@ -138,7 +138,7 @@ def _segment(line: str, number: int, path: Path, repairs: Counter[str]) -> Segme
     labels, text = _labels_and_text("".join(rest), place)
     repairs["<B_ASIDE> and <E_ASIDE> removed"] += len(_ASIDE.findall(line))
     repairs["'((' read as '('"] += text.count("((")
-    return Segment(file, channel, speaker, begin, end, labels, _checked(text.replace("((", "("), place), number)
+    return StmSegment(file, channel, speaker, begin, end, labels, _checked(text.replace("((", "("), place), number)
 
 
 def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
@@ -176,7 +176,7 @@ def _checked(text: str, place: str) -> str:
     return text
 
 
-def _log_overlaps(path: Path, segments: list[Segment]) -> None:
+def _log_overlaps(path: Path, segments: list[StmSegment]) -> None:
     overlapping = [segment.line for before, segment in pairwise(segments)
                    if before.side == segment.side and segment.begin_s < before.end_s]
     if overlapping:

@@ -23,7 +23,7 @@ from pyasr.base.errors import UserError
 from pyasr.decode.ctc import ctc_prefix_kernels as kernels
 from pyasr.decode.ctc.ctc_hypotheses import CtcHypothesis, checked_posteriors
 from pyasr.io.openfst import Fst
-from pyasr.lang.grammars.backoff_lm import OOV_COST, BackoffLm, Tables
+from pyasr.lang.grammars.backoff_lm import OOV_COST, BackoffLm, BackoffTables
 from pyasr.lang.grammars.grammar import BACKOFF, BOS, EOS, arpa_to_fst
 from pyasr.lang.lang_dirs.subwords import BOUNDARY, UNKNOWN, words_of
 from pyasr.lang.ngrams.arpa import Arpa
@@ -149,6 +149,6 @@ def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, 
     return nodes, ids, letters
 
 
-def _no_model() -> Tables:
+def _no_model() -> BackoffTables:
     """A language model in which every word and the end of the sentence have probability one."""
     return BackoffLm.from_fst(Fst.from_arcs(1, 0, [], [], [], [], [], {0: 0.0}), 0, oov_cost=0.0).tables

@@ -10,7 +10,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.memory_errors import computed
 from pyasr.base.outputs.output import atomic_write
-from pyasr.data.parts.job_parts import Part, part_of
+from pyasr.data.parts.job_parts import JobPart, part_of
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.hmm.align.align_report import NO_PATH, AlignReport
 from pyasr.hmm.align.viterbi import align
@@ -55,7 +55,7 @@ class _Aligner:
         with np.errstate(divide="ignore"):
             self.boosts[silence_pdfs(lang, trans)] = np.log(spec.boost_silence)
 
-    def graphs(self, part: Part) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
+    def graphs(self, part: JobPart) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
         """({utterance: graph}, {utterance: reason why it has no graph}) of a shard."""
         words, failed = read_words(self.spec.data, self.lang, part.utterances, part.tables)
         tree = read_tree(self.spec.model_dir / "tree", self.trans)

@@ -22,7 +22,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.jobs.in_threads import in_threads
 from pyasr.base.memory_errors import computed
 from pyasr.base.outputs.output import atomic_write
-from pyasr.data.parts.job_parts import Part, part_of
+from pyasr.data.parts.job_parts import JobPart, part_of
 from pyasr.decode.ctc.ctc_hypotheses import CtcHypothesis, checked, greedy
 from pyasr.decode.ctc.ctc_lists import list_path, write_list
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder, PrefixOptions
@@ -44,7 +44,7 @@ NETWORK = "final.nnet"
 
 
 @dataclass(frozen=True)
-class CtcSpec:
+class CtcDecodeSpec:
     """Parameters of one decoding, shared by all jobs.
 
     num_threads  threads per job; None: as many as the runner assigns to the job
@@ -103,7 +103,7 @@ class Scores:
     keys  the utterances that have scores
     """
 
-    def __init__(self, spec: CtcSpec, num_units: int, part: Part):
+    def __init__(self, spec: CtcDecodeSpec, num_units: int, part: JobPart):
         self._num_units, in_graph = num_units, spec.search == WFST
         if spec.posteriors:
             table, reader = read_scp(spec.posteriors), ArkReader()
@@ -137,12 +137,12 @@ def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
     return model
 
 
-def decode_shard(spec: CtcSpec, job: int) -> None:
+def decode_shard(spec: CtcDecodeSpec, job: int) -> None:
     """Decode part `job` (1-based) of the utterances, unless an earlier run completed it."""
     (_graph_shard if spec.search == WFST else _list_shard)(spec, job)
 
 
-def _graph_shard(spec: CtcSpec, job: int) -> None:
+def _graph_shard(spec: CtcDecodeSpec, job: int) -> None:
     """Write lat.JOB.gz, hyp.JOB.txt and shard.JOB.json, like `pyasr.decode.decoding.decode_dir`."""
     inner = spec.of_graph()
     if shard_is_complete(inner, job):
@@ -157,7 +157,7 @@ def _graph_shard(spec: CtcSpec, job: int) -> None:
             writer.write(utt, lattice)
 
 
-def _check_units(units: list[str], spec: CtcSpec) -> None:
+def _check_units(units: list[str], spec: CtcDecodeSpec) -> None:
     """Raise UserError unless the graph was created from these units."""
     phones = SymbolTable.read(spec.graph / "phones.txt")
     different = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
@@ -166,7 +166,7 @@ def _check_units(units: list[str], spec: CtcSpec) -> None:
                         "create the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py and make_ctc_graph.py")
 
 
-def _list_shard(spec: CtcSpec, job: int) -> None:
+def _list_shard(spec: CtcDecodeSpec, job: int) -> None:
     """Write nbest.JOB.txt, unless it exists."""
     path = list_path(spec.out, job)
     if path.exists():
@@ -190,7 +190,7 @@ def _list_shard(spec: CtcSpec, job: int) -> None:
             write_list(f, utt, found)
 
 
-def _list_search(spec: CtcSpec, units: list[str]) -> Callable[[np.ndarray, str], list[CtcHypothesis]]:
+def _list_search(spec: CtcDecodeSpec, units: list[str]) -> Callable[[np.ndarray, str], list[CtcHypothesis]]:
     if spec.search == GREEDY:
         return lambda log_posteriors, utt: [greedy(log_posteriors, units, utt)]
     return PrefixDecoder(units, spec.prefix, read_arpa(spec.lm) if spec.lm else None, str(spec.lm)).decode

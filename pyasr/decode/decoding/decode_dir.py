@@ -112,7 +112,7 @@ class DecodeStep:
 
 
 @dataclass
-class Totals:
+class DecodingTotals:
     """Statistics of a decoding.
 
     num_frames counts frames of the lattices; `audio_s` is their duration. CPU seconds: `search_s` of the search, `determinize_s` of the
@@ -134,7 +134,7 @@ class Totals:
     no_features: list[str] = field(default_factory=list)
     narrowed: list[str] = field(default_factory=list)
 
-    def add(self, other: Totals) -> None:
+    def add(self, other: DecodingTotals) -> None:
         """Add the statistics of another shard; peak memory is the maximum."""
         peak = max(self.peak_mb, other.peak_mb)
         for name, value in vars(other).items():
@@ -304,7 +304,7 @@ class ShardWriter:
 
     def __init__(self, spec: DecodeSpec, job: int, mine: list[str], known: set[str]):
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
-        self.totals = Totals(no_features=[utt for utt in mine if utt not in known])
+        self.totals = DecodingTotals(no_features=[utt for utt in mine if utt not in known])
         self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.data, spec.model_dir)
         self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
 
@@ -333,7 +333,7 @@ class ShardWriter:
             json.dump(asdict(self.totals), f)
 
 
-def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words: SymbolTable, scale: float) -> list[str]:
+def _account(totals: DecodingTotals, utt: str, lattice: Lattice | CompactLattice, words: SymbolTable, scale: float) -> list[str]:
     """Add an utterance to the totals, log it, and return its words."""
     path, stats = best_path(lattice, scale), lattice.stats
     cost = path.graph_cost + scale * path.acoustic_cost
@@ -359,11 +359,11 @@ def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words:
     return text
 
 
-def join_totals(out: Path, num_jobs: int) -> Totals:
+def join_totals(out: Path, num_jobs: int) -> DecodingTotals:
     """Add up the statistics of all jobs and write them to totals.json."""
-    totals = Totals()
+    totals = DecodingTotals()
     for job in range(1, num_jobs + 1):
-        totals.add(Totals(**json.loads((out / f"shard.{job}.json").read_text(encoding="utf-8"))))
+        totals.add(DecodingTotals(**json.loads((out / f"shard.{job}.json").read_text(encoding="utf-8"))))
     with atomic_write(out / TOTALS) as f:
         json.dump(asdict(totals), f, indent=1)
     return totals

@@ -24,7 +24,7 @@ from pyasr.base.cli.option_uses import unless_is, unless_set
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
-from pyasr.data.parts.job_parts import Part, part_of
+from pyasr.data.parts.job_parts import JobPart, part_of
 from pyasr.data.tables.datadir import DataDir
 from pyasr.decode.decoding.decode_dir import TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
 from pyasr.decode.lattice_jobs.lattice_dir import archives, job_archives, of_data
@@ -135,7 +135,7 @@ def _readers(spec: FmllrDecodeSpec, job: int) -> Callable[[str], FeatureReader]:
     return lambda utt: own if utt in inside else others()
 
 
-def _part(spec: FmllrDecodeSpec, job: int) -> Part:
+def _part(spec: FmllrDecodeSpec, job: int) -> JobPart:
     return part_of(spec.decode.data, spec.decode.out, spec.decode.num_jobs, job)
 
 

@@ -12,7 +12,7 @@ from pyasr.decode.lattices.lattice_io import LatticeWriter
 
 
 @dataclass(frozen=True)
-class AlignSpec:
+class LatticeAlignSpec:
     """Parameters of all jobs; job J writes the aligned lattices of its archives to lat.J.gz. phones: align with phones, not words."""
 
     decoded: Decoded
@@ -20,7 +20,7 @@ class AlignSpec:
     phones: bool
 
 
-def align_shard(spec: AlignSpec, job: int) -> None:
+def align_shard(spec: LatticeAlignSpec, job: int) -> None:
     """Write lat.JOB.gz."""
     trans, lexicon = spec.decoded.read_model()
     with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:

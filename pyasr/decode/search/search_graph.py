@@ -12,7 +12,7 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
 from pyasr.decode.search import token_passing
-from pyasr.io.mapped import Tables, derived, digest_of_parts
+from pyasr.io.mapped import MappedTables, derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 
 _LAYOUT = "search graph 1"  # change it when the content of the tables changes
@@ -46,7 +46,7 @@ class Graph:
         graph._take(derived(Path(path), "search", key, lambda: laid_out(read_fst(path), tid2pdf)))
         return graph
 
-    def _take(self, tables: Tables) -> None:
+    def _take(self, tables: MappedTables) -> None:
         arrays, values = tables.arrays, tables.values
         self.arcs = arrays["arcs"].view(token_passing.ARC)[:, 0]
         self.offsets, self.finals, self.levels = arrays["offsets"], arrays["finals"], arrays["levels"]
@@ -61,7 +61,7 @@ class Graph:
         return len(self.finals)
 
 
-def laid_out(fst: Fst, tid2pdf: np.ndarray) -> Tables:
+def laid_out(fst: Fst, tid2pdf: np.ndarray) -> MappedTables:
     """The arrays and values of a `Graph`; arcs as int32 (num_arcs, 3). Raises UserError if it is empty or belongs to another model."""
     tid2pdf = np.asarray(tid2pdf, np.int32)
     _check(fst, tid2pdf)
@@ -73,7 +73,7 @@ def laid_out(fst: Fst, tid2pdf: np.ndarray) -> Tables:
     del fst, columns
     levels, num_levels, cyclic = epsilon_levels(*_epsilon_arcs(offsets, arcs))
     num_pdfs = int(tid2pdf[1:].max()) + 1 if len(tid2pdf) > 1 else 0
-    return Tables(
+    return MappedTables(
         {"offsets": offsets, "arcs": arcs.view(np.int32).reshape(-1, 3), "tids": tids, "words": words, "vocabulary": vocabulary,
          "finals": finals, "levels": levels},
         {"start": start, "num_pdfs": num_pdfs, "num_levels": num_levels, "cyclic": cyclic})  # fmt: skip

@@ -18,9 +18,9 @@ import numpy as np
 
 from pyasr.base.cli.option_uses import if_set
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOut, LeftOutOptions
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance
 from pyasr.base.errors import UserError
-from pyasr.data.parts.job_parts import PARTS, Part, part_of, parts_of_jobs
+from pyasr.data.parts.job_parts import PARTS, JobPart, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
 from pyasr.feats.extraction.transformed import copied_files, write_archive
 from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, InputOptions, input_tables
@@ -118,10 +118,10 @@ class VectorTable:
         self.period = period or _period_beside(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
-        """The vector of each frame, float32 (num_frames, D). Raises LeftOut if there is none, or if its length does not fit."""
+        """The vector of each frame, float32 (num_frames, D). Raises SkippedUtterance if there is none, or if its length does not fit."""
         rx = self._table.get(utt) or self._table.get(speaker)
         if rx is None:
-            raise LeftOut(f"no vector of it or its speaker in {self.path}")
+            raise SkippedUtterance(f"no vector of it or its speaker in {self.path}")
         return vector_rows(self._reader.load(rx, vectors=True), self.period, num_frames, str(self.path), self._tolerance)
 
 
@@ -129,16 +129,18 @@ def vector_rows(entry: np.ndarray, period: int, num_frames: int, where: str, tol
     """The vector of each frame, float32 (num_frames, D).
 
     An entry is a vector (D,) for all frames, or a matrix whose row i is for frames i period ... (i + 1) period - 1, as in Kaldi's online
-    i-vectors. If one row is missing, the last row is also used for the remaining frames. Raises LeftOut, naming `where`, for fewer rows,
-    and for more rows than `tolerance` further frames would need, because the rows then have another period or belong to other frames.
+    i-vectors. If one row is missing, the last row is also used for the remaining frames. Raises SkippedUtterance, naming `where`,
+    for fewer rows, and for more rows than `tolerance` further frames would need, because the rows then have another period or belong to
+    other frames.
     """
     if entry.ndim == 1:
         return np.broadcast_to(entry, (num_frames, len(entry)))
     needed = -(-num_frames // period)
     if not len(entry) or needed - len(entry) > 1:
-        raise LeftOut(f"fewer vectors in {where} than one every {period} frames")
+        raise SkippedUtterance(f"fewer vectors in {where} than one every {period} frames")
     if len(entry) > -(-(num_frames + tolerance) // period):
-        raise LeftOut(f"more vectors in {where} than one every {period} frames, which --length-tolerance {tolerance} does not explain")
+        reason = f"more vectors in {where} than one every {period} frames, which --length-tolerance {tolerance} does not explain"
+        raise SkippedUtterance(reason)
     return entry[np.minimum(np.arange(num_frames) // period, len(entry) - 1)]
 
 
@@ -154,7 +156,7 @@ def _period_beside(scp: Path) -> int:
 class Paster:
     """Pasted features by utterance: float32 (frames, columns of all streams and the vector)."""
 
-    def __init__(self, spec: PasteSpec, parts: list[Part]):
+    def __init__(self, spec: PasteSpec, parts: list[JobPart]):
         self._readers = [FeatureReader(part.data, inputs, part=part) for part, inputs in zip(parts, spec.inputs)]
         self._tolerance, vectors = spec.paste.length_tolerance, spec.paste.vectors
         self._vectors = VectorTable(vectors, spec.paste.vector_period, self._tolerance) if vectors else None
@@ -162,7 +164,7 @@ class Paster:
     def __getitem__(self, utt: str) -> np.ndarray:
         for reader in self._readers:
             if not reader.has(utt):
-                raise LeftOut(f"no features in {reader.data}/feats.scp")
+                raise SkippedUtterance(f"no features in {reader.data}/feats.scp")
         vectors = partial(self._vectors.rows, utt, self._readers[0].speaker(utt)) if self._vectors else None
         return paste([reader[utt] for reader in self._readers], self._tolerance, vectors)
 
@@ -172,12 +174,12 @@ def paste(parts: list[np.ndarray], tolerance: int, vectors: Callable[[int], np.n
 
     vectors  function of the number of frames that returns the vector of each frame
 
-    Raises LeftOut if lengths differ by more than `tolerance` frames.
+    Raises SkippedUtterance if lengths differ by more than `tolerance` frames.
     """
     lengths = [len(part) for part in parts]
     num_frames = min(lengths)
     if max(lengths) - num_frames > tolerance:
-        raise LeftOut(f"streams whose numbers of frames differ by more than --length-tolerance {tolerance}")
+        raise SkippedUtterance(f"streams whose numbers of frames differ by more than --length-tolerance {tolerance}")
     beside = [vectors(num_frames)] if vectors else []
     return np.concatenate([*(part[:num_frames] for part in parts), *beside], axis=1)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.cli.skipped_utterances import LeftOut, LeftOutOptions, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_left_out
 from pyasr.data.parts import subsets
 from pyasr.data.parts.job_parts import part_of
 from pyasr.data.tables.datadir import DataDir
@@ -54,7 +54,7 @@ def transform_shard(spec: TransformSpec, job: int) -> None:
 
     def transformed(utt: str) -> np.ndarray:
         if not reader.has(utt):
-            raise LeftOut(f"no features in {spec.data}/feats.scp")
+            raise SkippedUtterance(f"no features in {spec.data}/feats.scp")
         return reader[utt]
 
     write_archive(spec, job, part.utterances, transformed, "transformed")
@@ -66,7 +66,7 @@ def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[st
 
     spec         of a class with `data`, `out`, `named`, `num_jobs` and `compress`, as `TransformSpec`
     keys         the utterances of the job
-    features_of  function of an utterance that raises LeftOut if it has no features; utterances without frames are also left out
+    features_of  function of an utterance that raises SkippedUtterance if it has no features; utterances without frames are also left out
     """
     num_frames, left_out = TableBuilder(), dict[str, str]()
     progress = log.Progress("features", len(keys), "utterances")
@@ -75,7 +75,7 @@ def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[st
         for number, utt in enumerate(keys, 1):
             try:
                 features = with_frames(features_of(utt))
-            except LeftOut as reason:
+            except SkippedUtterance as reason:
                 left_out[utt] = str(reason)
                 continue
             writer.write(utt, features)
@@ -88,7 +88,7 @@ def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[st
 def with_frames(features: np.ndarray) -> np.ndarray:
     """The features. Raises LeftOut if there are no frames, as in the 0 x 0 matrices that Kaldi writes for audio that is too short."""
     if not len(features):
-        raise LeftOut("its features have no frames")
+        raise SkippedUtterance("its features have no frames")
     return features
 
 

@@ -41,7 +41,7 @@ class PronsSpec:
 
 
 @dataclass(frozen=True)
-class Segment:
+class WordSegment:
     """A word in an utterance, or silence (word 0): phone ids, frames `begin:end`."""
 
     word: int
@@ -93,7 +93,7 @@ def _trace(reached: list[dict[int, tuple]], place: int) -> list[tuple[int, int]]
 
 
 def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[str, np.ndarray],
-                  words: dict[str, np.ndarray]) -> Iterator[tuple[str, list[Segment] | None]]:
+                  words: dict[str, np.ndarray]) -> Iterator[tuple[str, list[WordSegment] | None]]:
     """(utterance, its words and silences) of alignments with the transcripts `words` (ids); None if they do not match, or if an utterance
     has no transcript."""
     for group in groups(alignments):
@@ -107,10 +107,10 @@ def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[s
             yield utt, steps if steps is None else _segments(steps, phones, starts)
 
 
-def _segments(steps, phones, starts) -> list[Segment]:
+def _segments(steps, phones, starts) -> list[WordSegment]:
     segments, place = [], 0
     for word, length in steps:
-        segments.append(Segment(word, phones[place : place + length], starts[place], starts[place + length]))
+        segments.append(WordSegment(word, phones[place : place + length], starts[place], starts[place + length]))
         place += length
     return segments
 
@@ -148,7 +148,7 @@ def _left_out_file(out: Path, number: int) -> Path:
     return out / f"left_out.{number}"
 
 
-def _line(utt: str, segment: Segment, lang: LangDir) -> str:
+def _line(utt: str, segment: WordSegment, lang: LangDir) -> str:
     word = lang.words.symbol(segment.word) if segment.word else EPSILON
     return f"{utt} {segment.begin} {segment.end - segment.begin} {word} {' '.join(map(lang.phones.symbol, segment.phones))}\n"
 

@@ -12,7 +12,7 @@ from pyasr.base.compiled.kernels import njit
 _MAX_EPSILON_PATHS = 100000
 
 
-class Lexicon(NamedTuple):
+class LexiconArcs(NamedTuple):
     """The lexicon's transducer, with arcs sorted by (state, word)."""
 
     start: int

@@ -114,7 +114,7 @@ class GraphCompiler:
 
     def _set_lexicon(self, lexicon: Fst) -> None:
         lexicon = lexicon.arcsort("olabel")
-        self._lexicon = kernels.Lexicon(lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights,
+        self._lexicon = kernels.LexiconArcs(lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights,
                                         lexicon.nextstates, lexicon.finals)  # fmt: skip
         shape = (2, lexicon.num_states)
         self._visits = kernels.Visits(np.zeros(1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64))

@@ -40,21 +40,21 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Table:
+class TreeTable:
     """`children[value of key]`; None if there is no answer."""
 
     key: int
     children: tuple[Node | None, ...]
 
 
-Node = Leaf | Split | Table
+Node = Leaf | Split | TreeTable
 
 
 def subnodes(node: Node | None) -> tuple:
     """The nodes below `node`, one level, in the order of Kaldi's files."""
     if isinstance(node, Split):
         return node.yes, node.no
-    return node.children if isinstance(node, Table) else ()
+    return node.children if isinstance(node, TreeTable) else ()
 
 
 def leaves(root: Node) -> list[Leaf]:
@@ -160,7 +160,7 @@ def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[i
         """The leaf, or the table of leaves, of one set."""
         if is_shared:
             return Leaf(next(counter))
-        return Table(PDF_CLASS, tuple(Leaf(next(counter)) for _ in range(max(num_pdf_classes[p] for p in members))))
+        return TreeTable(PDF_CLASS, tuple(Leaf(next(counter)) for _ in range(max(num_pdf_classes[p] for p in members))))
 
     def build(first: int, last: int) -> Node:
         """The part of the tree for sets first .. last - 1."""
@@ -169,7 +169,7 @@ def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[i
         highest = max(max(members) for members in sets[first:last])
         if all(len(members) == 1 for members in sets[first:last]) and last - first <= 2 * highest:
             children = {sets[i][0]: one(sets[i], shared[i]) for i in range(first, last)}
-            return Table(position, tuple(children.get(phone) for phone in range(highest + 1)))
+            return TreeTable(position, tuple(children.get(phone) for phone in range(highest + 1)))
         middle = first + (last - first) // 2
         values = frozenset(phone for members in sets[first:middle] for phone in members)
         return Split(position, values, build(first, middle), build(middle, last))
@@ -182,7 +182,7 @@ def monophone_tree(sets: list[list[int]], num_pdf_classes: dict[int, int]) -> Co
     return ContextTree(1, 0, stub_tree(sets, [False] * len(sets), num_pdf_classes, 0))
 
 
-def _child(node: Split | Table, value: int) -> Node | None:
+def _child(node: Split | TreeTable, value: int) -> Node | None:
     if isinstance(node, Split):
         return node.yes if value in node.values else node.no
     return node.children[value] if 0 <= value < len(node.children) else None
@@ -214,7 +214,7 @@ class _OpenNode:
     def close(self, reader: KaldiReader) -> Node:
         if self.values is None:
             reader.expect(")")
-            return Table(self.key, tuple(self.children))
+            return TreeTable(self.key, tuple(self.children))
         reader.expect("}")
         if None in self.children:
             raise reader.error("a split lacks one of its branches")
@@ -252,7 +252,7 @@ def _open_table(reader: KaldiReader, key: int, open_: list[_OpenNode]):
     reader.expect("(")
     if size == 0:
         reader.expect(")")
-        return Table(key, ())
+        return TreeTable(key, ())
     open_.append(_OpenNode(key, None, size, []))
     return _PENDING
 
@@ -266,7 +266,7 @@ def _write_node(writer: KaldiWriter, root: Node) -> None:
             writer.newline()
         else:
             _write_opening(writer, node)
-            closing = {Split: "}", Table: ")"}.get(type(node))
+            closing = {Split: "}", TreeTable: ")"}.get(type(node))
             stack += ([closing] if closing else []) + list(reversed(subnodes(node)))
 
 
@@ -296,7 +296,7 @@ def _flatten(root: Node) -> tuple[np.ndarray, ...]:
         before = accumulate((kid is not None for kid in kids), initial=len(nodes))
         numbers = [-1 if kid is None else number for kid, number in zip(kids, before)]
         nodes += [kid for kid in kids if kid is not None]
-        kinds.append({Leaf: _LEAF, Split: _SPLIT, Table: _TABLE}[type(node)])
+        kinds.append({Leaf: _LEAF, Split: _SPLIT, TreeTable: _TABLE}[type(node)])
         keys.append(getattr(node, "key", 0))
         starts.append(node.pdf if isinstance(node, Leaf) else len(slots))
         extra = sorted(node.values) if isinstance(node, Split) else []

@@ -11,13 +11,13 @@ import numpy as np
 from pyasr.data.tables.datadir import DataDir
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import apply_transform
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 
-class AdaptableShard(Shard):
-    """A `Shard` whose reader returns features before deltas, splicing and transforms.
+class AdaptableShard(GmmShard):
+    """A `GmmShard` whose reader returns features before deltas, splicing and transforms.
 
     extend        InputOptions: deltas and splicing
     speakers      {utterance: speaker}
@@ -51,7 +51,7 @@ class AdaptableShard(Shard):
 
 def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, comm, store: MemoryOptions,
                    folder: Path) -> AdaptableShard:  # fmt: skip
-    """The shard of this rank, with the deltas and splicing of `inputs`; see `Shard.load`."""
+    """The shard of this rank, with the deltas and splicing of `inputs`; see `GmmShard.load`."""
     reader = FeatureReader(data, dataclasses.replace(inputs.unspliced(), deltas=0))
     shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm, folder)
     return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

@@ -18,7 +18,7 @@ from pyasr.base import log
 from pyasr.base.cli.seeds import generator
 from pyasr.base.cli.skipped_utterances import told_reasons
 from pyasr.base.errors import UserError
-from pyasr.data.parts.job_parts import Part
+from pyasr.data.parts.job_parts import JobPart
 from pyasr.data.tables.datadir import split
 from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.align.align_report import NO_PATH, AlignReport, on_first_rank
@@ -39,7 +39,7 @@ _UTTERANCES_PER_GROUP = 512  # utterances whose graphs are in memory at the same
 _COUNTED_AT_ONCE = 1 << 20
 
 
-class Shard:
+class GmmShard:
     """Utterances `keys`; frames `offsets[i]:offsets[i + 1]` of the shard are utterance i's.
 
     data       the data directory
@@ -68,7 +68,7 @@ class Shard:
         folder  directory for frames that do not fit in memory; None: they are read from their archives more often
         """
         data = reader.data
-        part = reader.part or Part(data, data, split(data, num_jobs)[job - 1])
+        part = reader.part or JobPart(data, data, split(data, num_jobs)[job - 1])
         words, failed = read_words(data, lang, part.utterances, part.tables)
         known = set(reader.keys)
         failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
@@ -283,7 +283,7 @@ def _usable(reader: FeatureReader, utterances: Iterable[str]) -> tuple[dict[str,
 class _AlignedFrames:
     """The frames of a shard as a `pdf_order.Source`."""
 
-    shard: Shard
+    shard: GmmShard
     pdf_of: np.ndarray
     seen_as: Callable[[int], np.ndarray] | None
 

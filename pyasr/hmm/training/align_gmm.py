@@ -23,7 +23,7 @@ from pyasr.hmm.graphs.transcript_ids import check_transcripts
 from pyasr.hmm.model.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
 from pyasr.hmm.model.input_checks import check_gmm_input, check_model_input
 from pyasr.hmm.model.model_file import first_pass_model, read_model, read_tree
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.io.int_vectors import write_int_vectors
 from pyasr.lang.lang_dirs.lang_dir import LangDir
@@ -82,7 +82,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     trans, gmm = read_model(first_pass_model(spec.model_dir))
     tree = read_tree(spec.model_dir / "tree", trans)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
-    shard = Shard.load(open_features(spec.data, spec.model_dir, part=part), lang, job, spec.num_jobs, spec.store, folder=spec.out)
+    shard = GmmShard.load(open_features(spec.data, spec.model_dir, part=part), lang, job, spec.num_jobs, spec.store, folder=spec.out)
     shard.compile_graphs(lang, trans, tree)
     if spec.boost_silence != 1.0:
         gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.hmm.model.model_file import MODEL, read_model, read_tree
 from pyasr.hmm.model.tree import leaves
-from pyasr.hmm.training.train_gmm import ScheduleOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions
 from pyasr.hmm.training.train_triphones import TreeOptions
 
 _CLEARLY = 0.8  # of the requested size
@@ -27,7 +27,7 @@ def report_leaves(out: Path, asked: TreeOptions, advice: str = "lower --num-leav
         log.info(size)
 
 
-def report_gaussians(out: Path, asked: ScheduleOptions) -> None:
+def report_gaussians(out: Path, asked: GmmScheduleOptions) -> None:
     """Log the size of OUT/final.mdl."""
     _, gmm = read_model(out / MODEL)
     size = f"{gmm.num_gauss} Gaussians (--num-gauss {asked.num_gauss})"
@@ -43,6 +43,6 @@ def report_gaussians(out: Path, asked: ScheduleOptions) -> None:
         log.warning(f"{size}: the pdfs have too few frames for more; lower --num-gauss, or train on more data")
 
 
-def _most_due(num_pdfs: int, asked: ScheduleOptions) -> int:
+def _most_due(num_pdfs: int, asked: GmmScheduleOptions) -> int:
     """Maximum final number of Gaussians: one per pdf at the start, and the same integer is added in each iteration."""
     return num_pdfs + asked.max_iter_inc * ((asked.num_gauss - num_pdfs) // asked.max_iter_inc)

@@ -36,7 +36,7 @@ from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
 from pyasr.hmm.model.model_file import MODEL, read_model, write_model
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.int_vectors import iterate_int_vectors, write_int_vectors
@@ -46,7 +46,7 @@ CHECKPOINT, STATE = "checkpoint", "state.json"
 
 
 @dataclass(frozen=True)
-class ScheduleOptions:
+class GmmScheduleOptions:
     """Iterations of GMM training."""
 
     heading = "Gaussians"
@@ -87,7 +87,7 @@ def iterations(text: str, flag: str) -> set[int]:
 class TrainOptions:
     """All options of the iterations."""
 
-    schedule: ScheduleOptions
+    schedule: GmmScheduleOptions
     align: AlignOptions
     update: GmmUpdateOptions
     missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
@@ -103,7 +103,7 @@ class Model:
     start_gauss: int
 
 
-class Adaptation(Protocol):
+class TrainingTransforms(Protocol):
     """Transforms of the features of a rank's shard that are re-estimated during training.
 
     iters     iterations that call `update`, after the alignment and before the statistics
@@ -128,10 +128,10 @@ class Adaptation(Protocol):
         """Write the transforms under their final names."""
 
 
-class Trainer:
+class GmmTrainer:
     """The loop over iterations on one rank. All ranks share the directory `out`: rank 0 writes the models, every rank its alignments."""
 
-    def __init__(self, out: Path, shard: Shard, comm, options: TrainOptions, silence_pdfs, adaptation: Adaptation | None = None):
+    def __init__(self, out: Path, shard: GmmShard, comm, options: TrainOptions, silence_pdfs, adaptation: TrainingTransforms | None = None):
         self.out, self.shard, self.comm, self.options = Path(out), shard, comm, options
         self.schedule, self.adaptation = options.schedule, adaptation
         self.silence_pdfs = silence_pdfs
@@ -296,7 +296,7 @@ def _read_state(out: Path) -> dict | None:
         return None
 
 
-def finish(out: Path, trainer: Trainer) -> None:
+def finish(out: Path, trainer: GmmTrainer) -> None:
     """Write every rank's alignments, the report and the last model under their final names; then remove the checkpoint."""
     shard, comm = trainer.shard, trainer.comm
     write_int_vectors(out / f"ali.{comm.rank + 1}.gz", dict(shard.alignments()))

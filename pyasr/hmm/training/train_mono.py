@@ -16,8 +16,8 @@ from pyasr.hmm.model.gmm_update import global_moments
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree, monophone_tree
-from pyasr.hmm.shards.gmm_shard import Shard
-from pyasr.hmm.training.train_gmm import Model, Trainer, TrainOptions, finish, is_finished
+from pyasr.hmm.shards.gmm_shard import GmmShard
+from pyasr.hmm.training.train_gmm import GmmTrainer, Model, TrainOptions, finish, is_finished
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 _LEAST_VARIANCE = 1e-8  # more than float32 numbers up to 1000 have by rounding after their mean is subtracted
@@ -39,7 +39,7 @@ def train_rank(spec: MonoSpec, comm) -> None:
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)
-    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm, spec.out)
+    shard = GmmShard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm, spec.out)
     shard.check_usable(comm)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)
@@ -50,12 +50,12 @@ def train_rank(spec: MonoSpec, comm) -> None:
         tree.write(spec.out / "tree")
         write_static_files(spec.out, lang, spec.inputs, comm.size)
         keep_origin(spec.out, spec.data)
-    trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans))
+    trainer = GmmTrainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans))
     trainer.run(0, model, lambda: shard.align_equal(spec.train.schedule.seed))
     finish(spec.out, trainer)
 
 
-def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> Model:
+def initial_model(topology: Topology, tree: ContextTree, shard: GmmShard, comm) -> Model:
     """The model with the topology's transition probabilities, and one Gaussian per pdf, with mean and variance of all frames.
 
     Raises UserError if a feature column is constant.
@@ -68,7 +68,7 @@ def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> 
     return Model(TransitionModel.from_tree(topology, tree), gmm, num)
 
 
-def _check_columns(shard: Shard, variances: np.ndarray, comm) -> None:
+def _check_columns(shard: GmmShard, variances: np.ndarray, comm) -> None:
     """Raise UserError if a column is constant in the frames of all ranks, exactly or up to the rounding of its normalisation."""
     low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # unchanged on a rank without frames
     for features in shard.all_features():

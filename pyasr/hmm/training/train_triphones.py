@@ -26,9 +26,9 @@ from pyasr.hmm.model.model_file import MODEL, read_transitions, read_tree
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
-from pyasr.hmm.training.train_gmm import Adaptation, Model, ScheduleOptions, Trainer, TrainOptions, has_checkpoint
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, GmmTrainer, Model, TrainOptions, TrainingTransforms, has_checkpoint
 from pyasr.hmm.trees.phone_segments import iterate_converted
 from pyasr.hmm.trees.questions import make_questions
 from pyasr.hmm.trees.tree_building import build_tree, init_model_from_stats, read_roots
@@ -60,7 +60,7 @@ class TriphoneStep:
     ali_dir: Path = argument("directory with alignments of the data directory")
     dir: Path = argument("directory of the model")
     tree: TreeOptions = group(TreeOptions)
-    schedule: ScheduleOptions = group(ScheduleOptions, **TRIPHONE_SCHEDULE)
+    schedule: GmmScheduleOptions = group(GmmScheduleOptions, **TRIPHONE_SCHEDULE)
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
@@ -104,7 +104,7 @@ class TriphoneSpec:
     inputs: InputOptions
 
 
-def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adaptation: Adaptation | None = None) -> tuple[Trainer, Model]:
+def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm, adaptation: TrainingTransforms | None = None) -> tuple[GmmTrainer, Model]:
     """Train on this rank's `shard`. Returns the trainer and the last model, for `finish`.
 
     adaptation  transforms of the shard's features; its `begin` is called once the shard has the alignments of `spec.ali_dir`
@@ -125,11 +125,11 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
         write_static_files(spec.out, lang, spec.inputs, comm.size)
         keep_origin(spec.out, spec.data)
     shard.compile_graphs(lang, model.trans if model else TransitionModel.from_tree(Topology.read(lang.topo), tree), tree)
-    trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation)
+    trainer = GmmTrainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation)
     return trainer, trainer.run(1, model, lambda: _converted(shard, old, model.trans, tree, spec.ali_dir))
 
 
-def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
+def _first_model(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
     """The tree, also written to `spec.out`, and a model with up to --num-leaves Gaussians, from the alignments; the same on all ranks."""
     alignments = dict(shard.alignments())
     own = accumulate_tree_stats(old, alignments, shard, lang.context_indep_phones) if alignments else None
@@ -155,6 +155,6 @@ def rounded(stats: TreeStats) -> TreeStats:
     return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 
 
-def _converted(shard: Shard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:
+def _converted(shard: GmmShard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:
     """Convert the shard's alignment to the same states of the new model."""
     return shard.set_alignments(iterate_converted(old, new, tree, dict(shard.alignments())), new.num_tids, ali_dir)

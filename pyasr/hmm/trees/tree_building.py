@@ -22,7 +22,7 @@ from pyasr.base.errors import UserError
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import ContextTree, Leaf, Node, Split, Table, stub_tree
+from pyasr.hmm.model.tree import ContextTree, Leaf, Node, Split, TreeTable, stub_tree
 from pyasr.hmm.trees.leaf_clustering import cluster_leaves
 from pyasr.hmm.trees.questions import Questions
 from pyasr.hmm.trees.tree_stats import UNKNOWN, VAR_FLOOR, TreeStats, log_likelihood, sums_by
@@ -233,7 +233,7 @@ def _graft(stub: Node, branches: list[_Branch]) -> Node:
         return _grown(branches[stub.pdf])
     if isinstance(stub, Split):
         return Split(stub.key, stub.values, _graft(stub.yes, branches), _graft(stub.no, branches))
-    return Table(stub.key, tuple(child and _graft(child, branches) for child in stub.children))
+    return TreeTable(stub.key, tuple(child and _graft(child, branches) for child in stub.children))
 
 
 def _grown(root: _Branch) -> Node:

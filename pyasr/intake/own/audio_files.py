@@ -13,7 +13,7 @@ from pyasr.base.files.pipes import is_command
 from pyasr.data.audio.audio_checks import look_at_audio
 from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import audio_head, read_channels
-from pyasr.intake.own.own_corpus import Faults, Recording
+from pyasr.intake.own.own_corpus import Faults, OwnRecording
 
 SUFFIXES = frozenset(".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aifc .au .snd .caf .w64 .rf64 .wave".split())
 FOREIGN = frozenset(".m4a .mp4 .aac .wma .webm .amr .3gp .mov .mkv .avi .ape .wv .raw .pcm".split())
@@ -87,7 +87,7 @@ def check_any(paths: list[Path], folder: Path) -> None:
     raise UserError(f"{folder}: {told}")
 
 
-def recording_of(entry: str, where: object, faults: Faults, seconds: float | None = None) -> Recording | None:
+def recording_of(entry: str, where: object, faults: Faults, seconds: float | None = None) -> OwnRecording | None:
     """The recording of an entry of wav.scp, from its header, or by reading it if the header has no length; None with a fault.
 
     seconds  its length if known; commands are then not run
@@ -100,17 +100,17 @@ def recording_of(entry: str, where: object, faults: Faults, seconds: float | Non
         return None
 
 
-def _known(entry: str, seconds: float) -> Recording:
-    return Recording(entry, seconds, 0)
+def _known(entry: str, seconds: float) -> OwnRecording:
+    return OwnRecording(entry, seconds, 0)
 
 
-def _looked_at(entry: str) -> Recording:
+def _looked_at(entry: str) -> OwnRecording:
     """Raises UserError for audio that is missing, damaged or empty."""
     look = look_at_audio(entry, "exists")
     if look.complaint:
         raise UserError(f"{entry}: {look.complaint}; replace it")
     head = audio_head(entry)
-    found = Recording(entry, _seconds_by_library(entry) or seconds_of(entry), *head) if head else _by_reading(entry)
+    found = OwnRecording(entry, _seconds_by_library(entry) or seconds_of(entry), *head) if head else _by_reading(entry)
     if found.seconds <= 0:
         raise UserError(f"{entry}: it contains no audio; replace it")
     return found
@@ -129,6 +129,6 @@ def _seconds_by_library(entry: str) -> float:
         return 0.0  # harmless: decoding it reports the error
 
 
-def _by_reading(entry: str) -> Recording:
+def _by_reading(entry: str) -> OwnRecording:
     samples, rate = read_channels(entry)
-    return Recording(entry, len(samples) / rate, rate, samples.shape[1])
+    return OwnRecording(entry, len(samples) / rate, rate, samples.shape[1])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.own_corpus import Corpus, ReadingOptions, Utterance, named, part_of
+from pyasr.intake.own.own_corpus import Corpus, OwnUtterance, ReadingOptions, named, part_of
 
 _MOST_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
 _CUT_NAME = 12
@@ -33,7 +33,7 @@ def _of_source(corpus: Corpus) -> list[str]:
     return speakers if any(one.speaker for one in corpus.utterances) else []
 
 
-def _file(corpus: Corpus, utterance: Utterance) -> str:
+def _file(corpus: Corpus, utterance: OwnUtterance) -> str:
     return _stem(corpus.recordings[utterance.recording].entry) if utterance.begin_s is not None else utterance.name
 
 
@@ -138,7 +138,7 @@ def _distinct_names(corpus: Corpus) -> list[str]:
     raise UserError(f"two utterances would be named {twice}; give them different files, speakers or times")
 
 
-def _key(one: Utterance, times: bool, folders: tuple[str, ...]) -> str:
+def _key(one: OwnUtterance, times: bool, folders: tuple[str, ...]) -> str:
     name = _word("_".join((*folders, one.name)))
     if times and one.begin_s is not None:
         name += f"-{round(100 * one.begin_s):07d}-{round(100 * one.end_s):07d}"

@@ -30,7 +30,7 @@ class ReadingOptions:
 
 
 @dataclass(frozen=True)
-class Recording:
+class OwnRecording:
     """An audio file: its entry of wav.scp, length, sampling rate in Hz, channels; `side` is a value of reco2file_and_channel."""
 
     entry: str
@@ -41,7 +41,7 @@ class Recording:
 
 
 @dataclass(frozen=True)
-class Utterance:
+class OwnUtterance:
     """The words of a recording, or of its part from `begin_s` to `end_s`.
 
     speaker  None if the source has none
@@ -63,11 +63,11 @@ class Corpus:
     """Utterances, recordings by name, and notes on what was left out or assumed. `kind` describes the source."""
 
     kind: str
-    utterances: list[Utterance] = field(default_factory=list)
-    recordings: dict[str, Recording] = field(default_factory=dict)
+    utterances: list[OwnUtterance] = field(default_factory=list)
+    recordings: dict[str, OwnRecording] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def duration_s(self, utterance: Utterance) -> float:
+    def duration_s(self, utterance: OwnUtterance) -> float:
         """Seconds of an utterance."""
         if utterance.begin_s is None:
             return self.recordings[utterance.recording].seconds

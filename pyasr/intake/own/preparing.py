@@ -13,9 +13,9 @@ from pyasr.base.outputs.output import atomic_write
 from pyasr.data.tables.datadir import FILE_AND_CHANNEL
 from pyasr.intake.own.language import Language, LanguageOptions, choose_language
 from pyasr.intake.own.naming import find_parts, name_speakers, name_utterances
-from pyasr.intake.own.own_corpus import PARTS, Corpus, Faults, ReadingOptions, Utterance, named
+from pyasr.intake.own.own_corpus import PARTS, Corpus, Faults, OwnUtterance, ReadingOptions, named
 from pyasr.intake.own.sources import read_corpus
-from pyasr.intake.own.splitting import Split, SplitOptions, split
+from pyasr.intake.own.splitting import CorpusSplit, SplitOptions, split
 from pyasr.intake.own.words import Normaliser
 
 _SLACK_S = 0.5  # tolerance for an utterance that ends after its recording
@@ -40,7 +40,7 @@ class Prepared:
 
     corpus: Corpus
     language: Language
-    split: Split
+    split: CorpusSplit
     speakers: str
 
     def hours(self, part: str) -> float:
@@ -85,7 +85,7 @@ def _write_words(corpus: Corpus, normalise) -> None:
     corpus.utterances = [replace(one, text=text) for one, text in written if text]
 
 
-def _shown(one: Utterance) -> str:
+def _shown(one: OwnUtterance) -> str:
     return f"{one.name} ('{one.text[:30]}')" if one.text else one.name
 
 
@@ -118,7 +118,7 @@ def choose_rate(corpus: Corpus) -> int:
     return _USUAL_RATE_HZ
 
 
-def tables_of(corpus: Corpus, utterances: list[Utterance]) -> dict[str, dict[str, object]]:
+def tables_of(corpus: Corpus, utterances: list[OwnUtterance]) -> dict[str, dict[str, object]]:
     """The tables of the data directory of these utterances."""
     recordings = {one.recording: corpus.recordings[one.recording] for one in utterances}
     tables: dict[str, dict[str, object]] = {
@@ -140,7 +140,7 @@ def tables_of(corpus: Corpus, utterances: list[Utterance]) -> dict[str, dict[str
     return tables | ({"spk2gender": genders} if all(genders.values()) else {})
 
 
-def _segment(corpus: Corpus, one: Utterance) -> str:
+def _segment(corpus: Corpus, one: OwnUtterance) -> str:
     begin = one.begin_s or 0.0
     return f"{one.recording} {begin:.3f} {begin + corpus.duration_s(one):.3f}"
 

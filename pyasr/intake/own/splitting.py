@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.intake.own.own_corpus import PARTS, Corpus, Utterance
+from pyasr.intake.own.own_corpus import PARTS, Corpus, OwnUtterance
 
 _LEAST_SPEAKERS = 8  # at least two of them are held out
 _MOST_SHARE_OF_ONE = 0.4  # largest share of the corpus of one speaker, for a split by speakers
@@ -28,14 +28,14 @@ class SplitOptions:
 
 
 @dataclass(frozen=True)
-class Split:
+class CorpusSplit:
     """{part: its utterances}, and a sentence on the way of splitting."""
 
-    parts: dict[str, list[Utterance]]
+    parts: dict[str, list[OwnUtterance]]
     told: str
 
 
-def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True) -> Split:
+def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True) -> CorpusSplit:
     """Split a corpus. Raises UserError if there are too few utterances for three parts."""
     if options.split == "auto" and not speakers_are_known:
         options = replace(options, split="utterances")
@@ -45,28 +45,28 @@ def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True
     if parts["train"] and (parts["dev"] or parts["test"]):
         return _completed(corpus, parts, options)
     chosen = _choose(corpus, corpus.utterances, PARTS[1:], options)
-    return Split(_checked(chosen.parts), chosen.told)
+    return CorpusSplit(_checked(chosen.parts), chosen.told)
 
 
-def _completed(corpus: Corpus, parts: dict[str, list[Utterance]], options: SplitOptions) -> Split:
+def _completed(corpus: Corpus, parts: dict[str, list[OwnUtterance]], options: SplitOptions) -> CorpusSplit:
     """The parts of the source; a missing dev or test is split off its training set. Utterances without a part are left out."""
     missing = [part for part in PARTS[1:] if not parts[part]]
     if not missing:
         corpus.notes += [f"left out: {len(parts[''])} utterances without a part in the source"] if parts[""] else []
-        return Split(_checked({part: parts[part] for part in PARTS}), "train, dev and test are those of the source")
+        return CorpusSplit(_checked({part: parts[part] for part in PARTS}), "train, dev and test are those of the source")
     chosen = _choose(corpus, parts["train"], missing, options)
     found = {part: chosen.parts.get(part) or parts[part] for part in PARTS}
-    return Split(_checked(found), f"{missing[0]} is split off the source's train: {chosen.told}")
+    return CorpusSplit(_checked(found), f"{missing[0]} is split off the source's train: {chosen.told}")
 
 
-def _checked(parts: dict[str, list[Utterance]]) -> dict[str, list[Utterance]]:
+def _checked(parts: dict[str, list[OwnUtterance]]) -> dict[str, list[OwnUtterance]]:
     if empty := [part for part in PARTS if not parts.get(part)]:
         total = sum(map(len, parts.values()))
         raise UserError(f"{total} utterances are too few for a split: {empty[0]} would be empty; add utterances")
     return {part: parts[part] for part in PARTS}
 
 
-def _choose(corpus: Corpus, utterances: list[Utterance], wanted: tuple[str, ...] | list[str], options: SplitOptions) -> Split:
+def _choose(corpus: Corpus, utterances: list[OwnUtterance], wanted: tuple[str, ...] | list[str], options: SplitOptions) -> CorpusSplit:
     """Split held-out parts off these utterances; the rest is for training."""
     if options.split != "utterances":
         found = _by_groups(corpus, utterances, wanted, options, lambda utterance: utterance.speaker, whole=True)
@@ -76,14 +76,14 @@ def _choose(corpus: Corpus, utterances: list[Utterance], wanted: tuple[str, ...]
                 told = f"the {num} speaker(s) cannot be split into train, {' and '.join(wanted)}"
                 raise UserError(f"--split speakers: {told}; give --split utterances")
             held_out = ", ".join(f"{len({one.speaker for one in found[part]})} for {part}" for part in wanted)
-            return Split(found, f"by speakers, {held_out}, of {num}")
+            return CorpusSplit(found, f"by speakers, {held_out}, of {num}")
     keys = (lambda utterance: utterance.text, lambda utterance: utterance.name)
     attempts = (_by_groups(corpus, utterances, wanted, options, key, whole=False) for key in keys)
     told = "by utterances, because there are too few speakers" if options.split == "auto" else "by utterances of other sentences"
-    return Split(next(filter(None, attempts), {"train": utterances}), told)
+    return CorpusSplit(next(filter(None, attempts), {"train": utterances}), told)
 
 
-def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bool) -> dict[str, list[Utterance]]:
+def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bool) -> dict[str, list[OwnUtterance]]:
     """{part: utterances}; utterances with the same `key` stay together. Empty if the groups are too few or too unequal.
 
     whole  groups are speakers; enough of them must remain for training

@@ -38,7 +38,7 @@ _LAYOUT = "back-off tables 1"  # changes with the content of the tables
 _TOLERANCE = 1e-6
 
 
-class Tables(NamedTuple):
+class BackoffTables(NamedTuple):
     """Arrays of the compiled loops. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history.
 
     Costs are float32, offsets int64, all others int32: 12 bytes per arc, 20 per state. The arrays are read-only.
@@ -60,7 +60,7 @@ class Tables(NamedTuple):
 class BackoffLm:
     """A back-off model over word ids; `name` is its source file, `known` the sorted ids of words with a unigram."""
 
-    tables: Tables
+    tables: BackoffTables
     known: np.ndarray
     name: str
 
@@ -87,11 +87,11 @@ class BackoffLm:
         return cls.of_tables(tables_of_fst(fst, backoff_label, name), name, best=best, oov_cost=oov_cost)
 
     @classmethod
-    def of_tables(cls, tables: mapped.Tables, name: str, *, best: bool, oov_cost: float) -> BackoffLm:
+    def of_tables(cls, tables: mapped.MappedTables, name: str, *, best: bool, oov_cost: float) -> BackoffLm:
         """The model of `tables_of_fst` or `tables_of_arpa`."""
         arrays = dict(tables.arrays)
         known = arrays.pop("known")
-        return cls(Tables(tables.values["start"], **arrays, best=bool(best), oov_cost=float(oov_cost)), known, name)
+        return cls(BackoffTables(tables.values["start"], **arrays, best=bool(best), oov_cost=float(oov_cost)), known, name)
 
     def missing(self, words: np.ndarray) -> np.ndarray:
         """Sorted ids among `words` (except 0) without a unigram in the model."""
@@ -115,8 +115,8 @@ class BackoffLm:
         return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
 
 
-def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.Tables:
-    """The arrays of `Tables`, and `known`, of a grammar transducer as in `BackoffLm.from_fst`."""
+def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.MappedTables:
+    """The arrays of `MappedTables`, and `known`, of a grammar transducer as in `BackoffLm.from_fst`."""
     labels = np.where(fst.olabels == backoff_label, 0, fst.olabels)
     order = np.lexsort((labels, fst.sources))
     sources, labels = fst.sources[order], labels[order]
@@ -130,7 +130,7 @@ def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.Tables:
     arrays = {"offsets": offsets, "words": labels[spoken].astype(np.int32), "costs": costs[spoken].astype(np.float32),
               "targets": targets[spoken].astype(np.int32), "backoffs": backoffs, "backoff_costs": backoff_costs,
               "finals": fst.finals.astype(np.float32), "known": np.unique(labels[spoken & (backoffs[sources] < 0)])}  # fmt: skip
-    return mapped.Tables(arrays, {"start": int(fst.start)})
+    return mapped.MappedTables(arrays, {"start": int(fst.start)})
 
 
 def absent_from(listed: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.io.content import ContentReader
-from pyasr.io.mapped import Tables
+from pyasr.io.mapped import MappedTables
 from pyasr.lang.grammars import backoff_tables_kernels as kernels
 from pyasr.lang.grammars.grammar import BOS, EOS, check_symbols
 from pyasr.lang.ngrams.arpa_reader import ArpaReader, Piece, occurs_twice, pieces_of
@@ -24,7 +24,7 @@ _LN10 = math.log(10.0)
 _MOST_STATES = (1 << 31) - 2
 
 
-def tables_of_arpa(path: Path, words: SymbolTable) -> Tables:
+def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
     """The result of `tables_of_fst` for G, for an ARPA model over the ids of `words`.
 
     Raises UserError as `read_arpa` does; of repeated n-grams, only those whose words are all in `words` are detected.
@@ -53,7 +53,7 @@ class _Builder:
         self.lm.finals[0] = np.inf
         self._known: np.ndarray | None = None
 
-    def tables(self) -> Tables:
+    def tables(self) -> MappedTables:
         """Tables of the whole file."""
         first, last, waiting = 0, 1, None  # states whose arcs come next; (first arc, costs) of the previous order
         for n in range(1, self.order + 1):
@@ -113,12 +113,12 @@ class _Builder:
                 ngram = " ".join(self.ahead.words[number] for number in piece.ids[row])
         raise occurs_twice(self.path, n, ngram, *lines[:2])
 
-    def _closed(self) -> Tables:
+    def _closed(self) -> MappedTables:
         lm, backoff_costs = self.lm, np.empty(self.num_states, np.float32)
         num_states, numbers = kernels.close(lm, self.num_states, self.num_arcs, backoff_costs)
         arcs, states = slice(self.num_arcs), slice(num_states)
         offsets = lm.offsets[: num_states + 1]
-        return Tables(
+        return MappedTables(
             {"offsets": offsets, "words": lm.words[arcs], "costs": self.costs[arcs], "targets": lm.targets[arcs],
              "backoffs": lm.backoffs[states], "backoff_costs": backoff_costs[states], "finals": lm.finals[states],
              "known": lm.words[: offsets[1]]},

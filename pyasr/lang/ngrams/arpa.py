@@ -140,7 +140,7 @@ def _section_bytes(table: NgramTable, words: list[bytes], highest: bool) -> byte
     return line[:size].tobytes()
 
 
-class Scorer:
+class NgramScorer:
     """Probabilities of running text under a model.
 
     Each order is a sorted array of keys (index of the history in the order below) * num_words + last word, searched by bisection.
@@ -235,7 +235,7 @@ def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str
     """
     known = arpa.index.get(unknown, -1)
     outside = (flat < 0) | (flat == known)
-    scores = Scorer(arpa).sentence_scores(np.where(outside, known, flat), lengths, arpa.index["<s>"], arpa.index["</s>"])
+    scores = NgramScorer(arpa).sentence_scores(np.where(outside, known, flat), lengths, arpa.index["<s>"], arpa.index["</s>"])
     oov = np.zeros(len(scores), bool)
     oov[np.delete(np.arange(len(scores)), np.cumsum(lengths + 1) - 1)] = outside
     return scores, oov

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.lang.ngrams.arpa import Scorer
+from pyasr.lang.ngrams.arpa import NgramScorer
 from pyasr.lang.ngrams.arpa_kernels import advance
 from pyasr.lang.ngrams.ngram import BEGIN, END, estimate
 
@@ -115,7 +115,7 @@ def align(corpus: AlignedCorpus, num_letters: int, num_phones: int, num_iters: i
 class JointModel:
     """An n-gram model over graphones; `pronounce(letters)` returns the best pronunciations."""
 
-    def __init__(self, letters: str, phones: list[str], units: np.ndarray, scorer: Scorer):
+    def __init__(self, letters: str, phones: list[str], units: np.ndarray, scorer: NgramScorer):
         self.letters, self.phones, self.scorer = letters, phones, scorer
         self._letter_ids = {letter: number for number, letter in enumerate(letters, 1)}
         self._units = units
@@ -141,7 +141,7 @@ class JointModel:
         units, lengths = _usable(units, np.diff(corpus.letter_offsets), possible, min_unit_count if possible.sum() >= _FEW_WORDS else 1)
         inventory, flat = np.unique(units, return_inverse=True)
         arpa = estimate((flat.astype(np.int64), lengths), [f"q{n}" for n in range(len(inventory))], order)
-        return cls(letters, phones, inventory, Scorer(arpa))
+        return cls(letters, phones, inventory, NgramScorer(arpa))
 
     def _index_units(self) -> None:
         """Group the graphones by letter: those of letter x are `unit_offsets[x]` to `unit_offsets[x + 1]` (the inventory is sorted)."""

@@ -54,7 +54,7 @@ def is_plain(network: nn.Module) -> bool:
 
 
 @dataclass
-class Groups:
+class SideGroups:
     """Natural gradient of the inputs and outputs of all layers, grouped by shape.
 
     first   inputs of the first layer
@@ -98,7 +98,7 @@ class FeedForwardPass:
     x, targets             (num_rows, input_dim), int64 (num_rows,): fill them before calling `gradients`
     """
 
-    def __init__(self, network: FeedForward, num_rows: int, parameters: list[Tensor], gradients: list[Tensor], groups: Groups | None):
+    def __init__(self, network: FeedForward, num_rows: int, parameters: list[Tensor], gradients: list[Tensor], groups: SideGroups | None):
         self.weights, self.biases = parameters[::2], parameters[1::2]
         self.by_weights, self.by_biases = gradients[::2], gradients[1::2]
         self.num_classes, self.groups = network.affine_layers[-1].out_features, groups

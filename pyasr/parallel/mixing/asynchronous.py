@@ -120,9 +120,9 @@ class AsynchronousStrategy(Strategy):
         super().load_state_dict(state)
         self.done, self.goal = state["done"], state["goal"]
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Restore the position in the epoch; these ranks process the rest of it."""
-        super().take_up(state)
+        super().resume_resized(state)
         self.done, self.goal = state["done"], state["goal"]
 
     def _news(self) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.scheme_options import SchemeOptions
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ class Strategy:
     the last mixing of the epoch. So shards may have different sizes, and all ranks take part in the same number of mixings.
 
     options    options of the scheme, of the class `options_kind`
-    wire       the `Wire` on which all parameters travel between ranks
+    wire       the `PayloadCodec` on which all parameters travel between ranks
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from no data
     draw       (k, n): in an epoch, this rank draws as much of its part as the k-th of n learners (`pyasr.train.draws`)
-    rests      whether this rank idles until the next mixing
-    speaks     whether this rank logs its own statistics while ranks do not report together
+    is_idle    whether this rank idles until the next mixing
+    is_logger  whether this rank logs its own statistics while ranks do not report together
     num_averaged  divisor of each rank's move, by which the learning rate may be scaled up: the number of ranks if moves are averaged, 1 if
                   they are added
     num_active    number of these ranks that learn until the next mixing
@@ -105,19 +105,19 @@ class Strategy:
 
     options_kind = SchemeOptions
     staleness: Counter | None = None
-    rests = False
+    is_idle = False
     in_background = False  # whether parameters travel while the loop communicates, on a communicator of their own
     draws_from_all = False  # whether every rank draws from all data, in its own order, until all together have processed an epoch
     resets_momentum = False  # whether learners reset their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
         self.comm, self.options, self.training, self.compares = comm, options, TrainingView(), False
-        self.wire = Wire(comm.split(0) if self.in_background else comm, options)
+        self.wire = PayloadCodec(comm.split(0) if self.in_background else comm, options)
         own, whole = (comm.rank, comm.size), (0, 1)
         in_shards = not self.draws_from_all and options.data_assignment != "all"
         self.share: tuple[int, int] | None = own if in_shards else whole
         self.draw = whole if in_shards or self.draws_from_all else own
-        self.speaks, self.num_averaged = comm.rank == 0, comm.size
+        self.is_logger, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
         self.times = np.zeros(2)
 
@@ -190,7 +190,7 @@ class Strategy:
         self.compares = state["compares"]
         self.wire.restore(state.get("base"))
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Resume, after `restart` with the consensus, from rank 0's `state_dict` of a training with another number of ranks. Only state
         that does not depend on the number of ranks is restored; the rest of the epoch gets a new schedule."""
         self.compares = state["compares"]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 
 if TYPE_CHECKING:
     import torch
 
 
-def choose_best(wire: Wire, master: torch.Tensor, frames: int, objective: float) -> None:
+def choose_best(wire: PayloadCodec, master: torch.Tensor, frames: int, objective: float) -> None:
     """Give all ranks the parameters of the rank with the best objective over its `frames`; ties go to the lowest rank.
 
     A rank with less than half the frames of another is not a candidate: its objective is unreliable, and the training of the other ranks

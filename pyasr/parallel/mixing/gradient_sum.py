@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 
 if TYPE_CHECKING:
     import torch
@@ -21,19 +21,19 @@ class GradientSum:
 
     The learner calls `attach` once for its buffer. For every minibatch, it calls `begin`, `ready` any number of times, and `finish`.
 
-    wire      the `Wire` on which the gradient travels
+    wire      the `PayloadCodec` on which the gradient travels
     shares    function from the frames of this rank's minibatch to the frames n_r of each rank's, float64 (P,), or None if gradients are
               not summed; called at the beginning of a minibatch
     timed     function that calls its argument and records the time taken
     frames    frames of the minibatch, the mean over ranks; None: the gradient stays local
     has_been  whether a gradient has been summed since the last mixing
-    rests     set it while this rank learns alone: gradients are not summed
+    is_idle   set it while this rank learns alone: gradients are not summed
     """
 
-    def __init__(self, wire: Wire, shares: Callable[[int], np.ndarray | None], timed: Callable[[Callable], None]):
+    def __init__(self, wire: PayloadCodec, shares: Callable[[int], np.ndarray | None], timed: Callable[[Callable], None]):
         self._wire, self._shares, self._timed = wire, shares, timed
         self.frames, self.has_been, self._task = None, False, None
-        self.rests = False
+        self.is_idle = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
         """Sum this tensor (n,), of any type and on any device, from now on; `begins` are the offsets of its parameters, ascending."""
@@ -43,7 +43,7 @@ class GradientSum:
 
     def begin(self, num_frames: int) -> None:
         """Begin a minibatch, on all ranks; this rank's has `num_frames` frames, 0 if it has none."""
-        shares = None if self.rests else self._shares(num_frames)
+        shares = None if self.is_idle else self._shares(num_frames)
         self.frames, self._left = None, []
         if shares is not None and shares.any():
             self.frames = float(shares.mean())

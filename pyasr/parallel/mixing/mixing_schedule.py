@@ -10,7 +10,7 @@ def in_whole_minibatches(frames: int, minibatch: int) -> int:
     return -(-frames // minibatch) * minibatch
 
 
-class Timetable:
+class MixingSchedule:
     """The mixings of one epoch.
 
     totals     frames of each rank in the epoch
@@ -41,7 +41,7 @@ class Timetable:
         return mixing == self.num_mixings
 
 
-class MinibatchTimetable:
+class MinibatchSchedule:
     """The mixings of an epoch in which ranks mix after each minibatch and exchange the sizes of their minibatches.
 
     left  frames of each rank's minibatches that have not been announced yet, int64 (P,)

@@ -45,7 +45,7 @@ _MOST = 126  # 2^-126 is the smallest normal float32
 _BLOCK = 1 << 17  # numbers per block, which stays in the cache during several operations
 
 
-class Wire:
+class PayloadCodec:
     """Parameters and moves between the ranks of `comm`: contiguous float32 vectors in host memory.
 
     base  b; None for float32, and before `agree`

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyasr.parallel.mixing.asynchronous import merge
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.scheme_options import SchemeOptions
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Peer:
 
     def __init__(self, comm: Comm, options: SchemeOptions, counts: np.ndarray):
         self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
-        self.wire, self.counts, self.staleness = Wire(self.comm, options), counts, Counter()
+        self.wire, self.counts, self.staleness = PayloadCodec(self.comm, options), counts, Counter()
         self._communicating = self._ended = False
         self._tasks: list = []
 

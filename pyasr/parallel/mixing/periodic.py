@@ -9,8 +9,8 @@ import numpy as np
 
 from pyasr.parallel.mixing.base import Mixing, Strategy, finish_on_device
 from pyasr.parallel.mixing.best_of_ranks import choose_best
-from pyasr.parallel.mixing.mixing_schedule import Timetable, in_whole_minibatches
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.mixing_schedule import MixingSchedule, in_whole_minibatches
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.scheme_options import PeriodicOptions
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ class PeriodicStrategy(Strategy):
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.own_frames = self.mixings = self.round = self.epoch = self.seen = 0
-        self.timetable: Timetable | None = None  # of this epoch
+        self.timetable: MixingSchedule | None = None  # of this epoch
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Exchange the ranks' numbers of frames, which determine the timetable."""
         self.timetable = self.make_timetable(self.comm.allgather(frames), minibatch)
 
-    def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
-        """Timetable of an epoch in which rank r has `totals[r]` frames."""
-        return Timetable(totals, self.period(self.epoch), minibatch)
+    def make_timetable(self, totals: list[int], minibatch: int) -> MixingSchedule:
+        """Mixing schedule of an epoch in which rank r has `totals[r]` frames."""
+        return MixingSchedule(totals, self.period(self.epoch), minibatch)
 
     def period(self, epoch: int) -> int:
         """Frames of a rank between two mixings in epoch 0, 1, ..."""
@@ -136,13 +136,13 @@ class PeriodicStrategy(Strategy):
         for name in self._PLACE:
             setattr(self, name, state[name])
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Restore the position in the training; the rest of the epoch gets a new timetable."""
-        super().take_up(state)
+        super().resume_resized(state)
         self.round, self.epoch, self.seen = state["round"], state["epoch"], state["seen"]
 
 
-def average(wire: Wire, master: torch.Tensor, shares: np.ndarray) -> None:
+def average(wire: PayloadCodec, master: torch.Tensor, shares: np.ndarray) -> None:
     """Replace all ranks' parameters by their average, with weights proportional to `shares`."""
     share = float(shares[wire.comm.rank] / shares.sum())
     wire.host.change(master, lambda array: wire.sum(array, share, 1.0), wire.adds_pieces)

@@ -26,8 +26,8 @@ from pyasr.base.jobs.stop_request import TRY_AGAIN, StopRequested
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import as_user_error
 from pyasr.liveness.heartbeat import hearts_of
-from pyasr.liveness.rank_failures import LastWords, first, leave, words_of
-from pyasr.liveness.rank_watchdog import Witness
+from pyasr.liveness.rank_failures import RankFailure, first, leave, words_of
+from pyasr.liveness.rank_watchdog import RankWatchdog
 from pyasr.parallel.communication.mpi_comm import MpiComm
 from pyasr.parallel.ranks.devices import take_gpu
 
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     """Run one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks."""
     name, spec = argv[0], Path(argv[1])
     try:
-        witness = Witness(words_of(spec), float(argv[2]), hearts_of(spec))
+        witness = RankWatchdog(words_of(spec), float(argv[2]), hearts_of(spec))
     except OSError as error:
         sys.exit(f"error: {as_user_error(error)}")
     try:
@@ -131,7 +131,7 @@ def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
     """Write the sentence next to the spec and into the log, because an abort may discard output that has not reached the log."""
     sentence = f"{sentence} ({comm.name})"
     with contextlib.suppress(OSError):  # harmless: the sentence is in the log too, unless the disk is full
-        leave(words_of(spec), LastWords(sentence, lost))
+        leave(words_of(spec), RankFailure(sentence, lost))
     sys.stderr.flush()
     _say(f"error: {sentence}")
     time.sleep(_LAST_WORDS_S)

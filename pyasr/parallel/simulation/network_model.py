@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from typing import Callable, NamedTuple
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.simulation.virtual_time import Clock
+from pyasr.parallel.simulation.virtual_time import VirtualClock
 
 
-class Wire(NamedTuple):
+class Link(NamedTuple):
     """Latency in seconds and bandwidth in bytes per second between two ranks, and the costs of collectives over such connections."""
 
     latency_s: float
@@ -48,7 +48,7 @@ class Wire(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Network:
+class ClusterNetwork:
     """Hosts with `ranks_per_host` consecutive ranks each, and the network between them. Latencies in s, bandwidths in bytes/s, `packet` in
     bytes.
 
@@ -74,17 +74,17 @@ class Network:
         """The host of a rank."""
         return rank // self.ranks_per_host
 
-    def wire(self, ranks) -> Wire:
+    def wire(self, ranks) -> Link:
         """The connection between these ranks, the slowest if there are several."""
         if len({self.host(rank) for rank in ranks}) == 1:
-            return Wire(self.intra_host_latency_s, self.intra_host_bandwidth)
-        return Wire(self.latency_s, self.bandwidth)
+            return Link(self.intra_host_latency_s, self.intra_host_bandwidth)
+        return Link(self.latency_s, self.bandwidth)
 
 
 class Traffic:
     """The messages in flight."""
 
-    def __init__(self, clock: Clock, network: Network):
+    def __init__(self, clock: VirtualClock, network: ClusterNetwork):
         self.network, self._clock = network, clock
         self._free_at: dict[tuple, float] = defaultdict(float)  # time at which a link has served all its messages
         self._on_way: Counter[tuple[int, int]] = Counter()  # messages from one rank to another, without those of a single packet

@@ -6,7 +6,7 @@
         comm.allreduce(gradient)
         return comm.time()
 
-    seconds = run_simulated(64, learner, Network(latency_s=50e-6, bandwidth=1.25e9, ranks_per_host=4))
+    seconds = run_simulated(64, learner, ClusterNetwork(latency_s=50e-6, bandwidth=1.25e9, ranks_per_host=4))
 
 Virtual time passes in `sleep` and while ranks wait for each other and for the network, whose costs are in `network`. Messages have their
 real content, so real training can be simulated. Ranks share a process: they must draw from their own random streams (`comm.rng`).
@@ -28,10 +28,10 @@ from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import EXCHANGE_TAG, BaseComm, Comm
 from pyasr.parallel.communication.rank_threads import REDUCE
-from pyasr.parallel.simulation.network_model import Network, Traffic, Wire
-from pyasr.parallel.simulation.virtual_time import Clock, Deadlock, VirtualCondition, VirtualThread
+from pyasr.parallel.simulation.network_model import ClusterNetwork, Link, Traffic
+from pyasr.parallel.simulation.virtual_time import Deadlock, VirtualClock, VirtualCondition, VirtualThread
 
-__all__ = ["ComputeTime", "Deadlock", "Network", "SimComm", "run_simulated"]
+__all__ = ["ComputeTime", "Deadlock", "ClusterNetwork", "SimComm", "run_simulated"]
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class _Meeting:
 class _World:
     """State shared by all ranks of a run."""
 
-    def __init__(self, network: Network, limit_s: float):
-        self.clock, self.network = Clock(limit_s), network
+    def __init__(self, network: ClusterNetwork, limit_s: float):
+        self.clock, self.network = VirtualClock(limit_s), network
         self.traffic = Traffic(self.clock, network)
 
 
@@ -75,7 +75,7 @@ class _Group:
 
     def __init__(self, world: _World, ranks: list[int]):
         self.world, self.ranks = world, ranks
-        self.wire: Wire = world.network.wire(ranks)
+        self.wire: Link = world.network.wire(ranks)
         self.meeting = _Meeting()
         self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # (receiver, tag): (sender, bytes), the oldest first
         self.receiving: dict[tuple[int, int], deque[VirtualThread]] = {}
@@ -239,7 +239,8 @@ class SimComm(BaseComm):
         return f"a message with tag {tag} from {'any rank' if source is None else f'rank {self._group.ranks[source]}'}"
 
 
-def run_simulated(num_ranks: int, function: Callable[[SimComm], Any], network: Network, seed: int = 0, limit_s: float = math.inf) -> list:
+def run_simulated(num_ranks: int, function: Callable[[SimComm], Any], network: ClusterNetwork, seed: int = 0,
+                  limit_s: float = math.inf) -> list:  # fmt: skip
     """Call `function(comm)` on `num_ranks` ranks in simulated time; returns the results in rank order, the same in every run.
 
     A rank's random stream comes from `seed`. If a rank raises, all others are ended and its exception is raised here. A rank's background

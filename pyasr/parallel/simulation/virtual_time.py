@@ -1,6 +1,6 @@
 """Threads in virtual time, which passes only while all of them wait.
 
-    clock = Clock()
+    clock = VirtualClock()
     clock.run({"one": lambda: clock.sleep(3600), "other": lambda: clock.sleep(60)})      # takes no time; clock.now is 3600.0
 
 Every virtual thread is a Python thread, with its own thread-local state such as torch's gradient mode, but only one of them runs: it
@@ -44,7 +44,7 @@ def _do_not_preempt() -> None:
 class VirtualThread:
     """A function that runs in its own thread under a clock; a Task, see `pyasr.parallel.communication.comm`."""
 
-    def __init__(self, clock: "Clock", name: str, function: Callable[[], Any]):
+    def __init__(self, clock: "VirtualClock", name: str, function: Callable[[], Any]):
         self.name, self.result = name, None
         self.baton = threading.Lock()
         self.baton.acquire()
@@ -81,7 +81,7 @@ class VirtualThread:
         self.check()
 
 
-class Clock:
+class VirtualClock:
     """Virtual time in seconds from 0, the agenda, and the threads. Only the running thread may call its methods.
 
     limit_s   virtual duration after which a run ends with a TimeoutError
@@ -248,7 +248,7 @@ class VirtualCondition:
     The thread that has waited longest gets the lock, and is notified, first.
     """
 
-    def __init__(self, clock: Clock):
+    def __init__(self, clock: VirtualClock):
         self._clock = clock
         self._owner: VirtualThread | None = None
         self._depth = 0

@@ -36,7 +36,7 @@ from pyasr.base.cli.option_uses import unless_set
 from pyasr.base.cli.options import option
 from pyasr.base.cli.seeds import generator
 from pyasr.parallel.mixing.asynchronous import AsynchronousStrategy
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.peers import ASK, REQUEST_TAG, STOP, Peer
 from pyasr.parallel.mixing.register import register
 from pyasr.parallel.mixing.scheme_options import TopologyOptions
@@ -227,7 +227,7 @@ class HierarchicalAdPsgd(PeerStrategy):
         super().__init__(comm, options)
         self.node = comm.split(comm.rank // options.ranks_per_node) if options.ranks_per_node else comm.split_by_host()
         leaders = comm.split(min(self.node.rank, 1))
-        self.node_wire = Wire(self.node, options)
+        self.node_wire = PayloadCodec(self.node, options)
         self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
         self.counts = np.zeros(num_nodes, np.int64)
         self.peer = make_peer(leaders, options, self.counts) if self.node.rank == 0 else None

@@ -23,7 +23,7 @@ from pyasr.parallel.mixing.periodic import PeriodicStrategy
 from pyasr.parallel.mixing.register import register
 from pyasr.parallel.mixing.scheme_options import FirstMixingOptions, TopologyOptions
 from pyasr.parallel.strategies.gossip import Gossiper
-from pyasr.parallel.topology.topologies import TOPOLOGIES, Topology, topology_named
+from pyasr.parallel.topology.topologies import TOPOLOGIES, MixingTopology, topology_named
 
 if TYPE_CHECKING:
     import torch
@@ -167,7 +167,7 @@ class DPsgd(DelayedByOne):
         self.topology.round(comm.size, 0)  # raises UserError for unsupported numbers of ranks
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> MixingTopology:
         """The topology given by `--topology`."""
         return topology_named(self.options.topology)
 

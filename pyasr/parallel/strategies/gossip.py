@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyasr.base.cli.options import option
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.periodic import PeriodicStrategy, average
 from pyasr.parallel.mixing.register import register
 from pyasr.parallel.mixing.scheme_options import AveragingOptions
-from pyasr.parallel.topology.topologies import TOPOLOGIES, Round, Topology
+from pyasr.parallel.topology.topologies import TOPOLOGIES, MixingTopology, Round
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ class Gossip(PeriodicStrategy):
     """Mixes by the rounds of `topology`."""
 
     options_kind = GossipOptions
-    topology: Topology
+    topology: MixingTopology
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
@@ -70,7 +70,7 @@ class Gossip(PeriodicStrategy):
 class Gossiper:
     """Mixes parameters over the ranks of a wire. Reuses its buffers, because the allocation of new pages takes longer than a copy."""
 
-    def __init__(self, wire: Wire):
+    def __init__(self, wire: PayloadCodec):
         self._wire = wire
         self._outgoing: torch.Tensor | None = None
         self._incoming: torch.Tensor | None = None

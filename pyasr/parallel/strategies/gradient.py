@@ -28,7 +28,7 @@ import numpy as np
 from pyasr.base.cli.options import option
 from pyasr.parallel.mixing.base import Mixing
 from pyasr.parallel.mixing.gradient_sum import GradientSum
-from pyasr.parallel.mixing.mixing_schedule import MinibatchTimetable
+from pyasr.parallel.mixing.mixing_schedule import MinibatchSchedule
 from pyasr.parallel.mixing.register import register
 from pyasr.parallel.mixing.scheme_options import FirstMixingOptions, PeriodicOptions
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
@@ -70,7 +70,7 @@ class GradientAveraging(AllreduceAveraging):
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Begin the epoch. Minibatches of different sizes get a timetable that counts minibatches instead of frames."""
         if self.of_any_size and self.adds(self.epoch):
-            self.timetable = MinibatchTimetable(self.comm.allgather(frames - self.own_frames))
+            self.timetable = MinibatchSchedule(self.comm.allgather(frames - self.own_frames))
         else:
             super().begin_epoch(frames, minibatch)
 
@@ -85,7 +85,7 @@ class GradientAveraging(AllreduceAveraging):
     def _tell(self, frames: int) -> None:
         """Announce the size of this rank's minibatch before the next mixing, once."""
         timetable, mixing = self.timetable, self.mixings + 1
-        if isinstance(timetable, MinibatchTimetable) and not timetable.knows(mixing):
+        if isinstance(timetable, MinibatchSchedule) and not timetable.knows(mixing):
             timetable.tell(mixing, self.waiting(self.comm.allgather, frames))
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from pyasr.base.cli.options import option
 from pyasr.parallel.mixing.base import Mixing
-from pyasr.parallel.mixing.mixing_schedule import Timetable
+from pyasr.parallel.mixing.mixing_schedule import MixingSchedule
 from pyasr.parallel.mixing.register import register
 from pyasr.parallel.mixing.scheme_options import MomentumMixingOptions, PeriodOptions
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
@@ -43,7 +43,7 @@ class KaldiOptions(MomentumMixingOptions, PeriodOptions):
     initial_ranks: int = option(1, "ranks that learn at first; the number grows to all ranks", minimum=1, rare=True)
 
 
-class GrowingTimetable(Timetable):
+class GrowingMixingSchedule(MixingSchedule):
     """Iterations of an epoch of `frames`, by some of the ranks: in iteration j = 1, 2, ... ranks 0, ..., active[j - 1] - 1 learn.
 
     active_at  function from the number of processed frames of the epoch to the number of ranks that learn
@@ -85,18 +85,18 @@ class KaldiSchedule(AllreduceAveraging):
         super().__init__(comm, options)
         self.first, self.goal, self.begun = min(options.initial_ranks, comm.size), 0, 0
 
-    def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
-        """Timetable of the epoch, or of the rest of a resumed epoch."""
+    def make_timetable(self, totals: list[int], minibatch: int) -> MixingSchedule:
+        """Mixing schedule of the epoch, or of the rest of a resumed epoch."""
         if not self.begun:
             self.goal = max(totals)
         return self._timetable(self.goal - self.begun, minibatch, lambda seen: self.epoch + (self.begun + seen) / self.goal)
 
-    def _timetable(self, frames: int, minibatch: int, epochs_at: Callable[[int], float]) -> GrowingTimetable:
-        """Timetable of `frames` of an epoch; `epochs_at` converts frames of it to finished epochs of the training."""
+    def _timetable(self, frames: int, minibatch: int, epochs_at: Callable[[int], float]) -> GrowingMixingSchedule:
+        """Mixing schedule of `frames` of an epoch; `epochs_at` converts frames of it to finished epochs of the training."""
         def active_at(seen: int) -> int:
             return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.training.num_epochs))
 
-        return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
+        return GrowingMixingSchedule(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """At the end of the iteration."""
@@ -115,9 +115,9 @@ class KaldiSchedule(AllreduceAveraging):
         """The base class's state and the frames of the epoch that all ranks have processed."""
         return {**super().state_dict(), "done": self.begun + int(self.timetable.targets[self.mixings].sum())}
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Restore the position in the epoch; these ranks process the rest of it."""
-        super().take_up(state)
+        super().resume_resized(state)
         self.goal, self.begun = state["goal"], state["done"]
 
     @property
@@ -126,6 +126,6 @@ class KaldiSchedule(AllreduceAveraging):
         return self.timetable.active[self.mixings]
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether this rank idles in this iteration: ranks from J on do."""
         return self.comm.rank >= self.num_active

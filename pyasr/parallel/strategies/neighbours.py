@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     import torch
 
     from pyasr.parallel.communication.comm import Comm
-    from pyasr.parallel.mixing.payload_codec import Wire
+    from pyasr.parallel.mixing.payload_codec import PayloadCodec
 
 _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 
 
 class Publication(NamedTuple):
-    """Weights as a message (`Wire.pack`), and the number of moves of their rank since the last meeting."""
+    """Weights as a message (`PayloadCodec.pack`), and the number of moves of their rank since the last meeting."""
 
     message: torch.Tensor
     number: int
 
 
-class Published:
+class LastPublication:
     """A rank's last publication. The learner writes the next one while another thread may still send a previous one.
 
     Three buffers suffice: the last publication, the one being sent, and the next.
     """
 
-    def __init__(self, wire: Wire, length: int):
+    def __init__(self, wire: PayloadCodec, length: int):
         self._wire, self._messages, self._on_way = wire, [wire.message(length) for _ in range(3)], None
         self.last = Publication(self._messages[0], 0)
 
@@ -93,7 +93,7 @@ class NeighbourPeer(Peer):
     def set(self, weights: torch.Tensor) -> None:
         """Start with these weights, the same on all ranks, as the first publication."""
         super().set(weights)
-        self.num_moves, self._published = 0, Published(self.wire, len(weights))
+        self.num_moves, self._published = 0, LastPublication(self.wire, len(weights))
         self._published.last = self._published.write(self.weights, 0)
         self._differences, self._theirs = self.weights.new_zeros(len(weights)), self.wire.message(len(weights))
 

@@ -96,9 +96,9 @@ class OuterOptimiser(PeriodicStrategy):
         for name in ("outer", "begun", "moved"):
             getattr(self, name).copy_(state[name])
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Restore the momentum, which is the same on all ranks; they begin with the outer parameters."""
-        super().take_up(state)
+        super().resume_resized(state)
         self.moved.copy_(state["moved"])
 
 

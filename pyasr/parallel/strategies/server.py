@@ -29,7 +29,7 @@ import numpy as np
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.parallel.mixing.asynchronous import AsynchronousStrategy
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.register import register
 from pyasr.parallel.mixing.scheme_options import SchemeOptions
 
@@ -58,7 +58,7 @@ class Server:
     staleness  Counter: number of synchronisations by the number of changes since the shard's previous one
     """
 
-    def __init__(self, wire: Wire, options: ServerOptions):
+    def __init__(self, wire: PayloadCodec, options: ServerOptions):
         self.wire, self.comm, self.options, self.changed = wire, wire.comm, options, wire.comm.condition()
         self.staleness, self.num_changes = Counter(), 0
         self._last_change = np.zeros(self.comm.size, np.int64)  # number of changes at each shard's last synchronisation
@@ -134,7 +134,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         if comm.size == 2:
             raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks")
         self.server = Server(self.wire, options) if comm.rank == 0 and comm.size > 1 else None
-        self.speaks, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
+        self.is_logger, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
         if self.server:
             self.share = None
 

@@ -24,13 +24,13 @@ from functools import reduce
 
 import numpy as np
 
-from pyasr.parallel.topology.topologies import Round, Topology, matrix, rows_of
+from pyasr.parallel.topology.topologies import MixingTopology, Round, matrix, rows_of
 
 _ROUNDING = 1e-12  # smaller norms are rounding errors
 _PRIME = 2**31 - 1  # the product of two smaller numbers fits into int64
 
 
-def remaining_disagreement(topology: Topology, size: int, num_rounds: int, seed: int = 0) -> float:
+def remaining_disagreement(topology: MixingTopology, size: int, num_rounds: int, seed: int = 0) -> float:
     """D(num_rounds) by its definition; random rounds are drawn once."""
     product = np.eye(size)
     for k in range(num_rounds):
@@ -39,7 +39,7 @@ def remaining_disagreement(topology: Topology, size: int, num_rounds: int, seed:
     return norm if norm > _ROUNDING else 0.0
 
 
-def models_sent(topology: Topology, size: int) -> float:
+def models_sent(topology: MixingTopology, size: int) -> float:
     """Number of models that the busiest rank sends in a mixing. The mean over all ranks counts as a ring all-reduce."""
     if topology.name == "complete" or size == 1:
         return 2 * (size - 1) / size
@@ -47,7 +47,7 @@ def models_sent(topology: Topology, size: int) -> float:
     return float(max(sum(sources != np.arange(size) for sources, _ in mixing.parts).max() for mixing in cycle))
 
 
-def disagreement_of(topology: Topology, size: int) -> "Disagreement | RandomDisagreement":
+def disagreement_of(topology: MixingTopology, size: int) -> "Disagreement | RandomDisagreement":
     """The decrease of the disagreement of `size` ranks. Raises UserError if the topology does not support this number."""
     return (RandomDisagreement if topology.random else Disagreement)(topology, size)
 
@@ -55,7 +55,7 @@ def disagreement_of(topology: Topology, size: int) -> "Disagreement | RandomDisa
 class RandomDisagreement:
     """Decrease of the root mean square of the disagreement for random rounds; see `Disagreement`."""
 
-    def __init__(self, topology: Topology, size: int):
+    def __init__(self, topology: MixingTopology, size: int):
         w = matrix(topology.round(size, 0))
         square = (np.square(w).sum() - 1) / (size - 1) if size > 1 else 0.0
         self.contraction = math.sqrt(square) if square > _ROUNDING else 0.0
@@ -73,7 +73,7 @@ class Disagreement:
     exact_after   number of mixings after which all ranks have the exact mean; None: never
     """
 
-    def __init__(self, topology: Topology, size: int):
+    def __init__(self, topology: MixingTopology, size: int):
         self._rounds = [topology.round(size, k) for k in range(1 if topology.turns else topology.cycle(size))]
         self._block = next(b for b in (1, 2, size) if size % b == 0 and (b == size or all(_stays(mixing, b) for mixing in self._rounds)))
         self._rows = (np.arange(self._block) + topology.turns) % size
@@ -113,7 +113,7 @@ class Disagreement:
         return _blocks(rows_of(self._rounds[k], self._rows) - 1 / len(self._rounds[k].own))
 
 
-def _exact_after(topology: Topology, size: int) -> int | None:
+def _exact_after(topology: MixingTopology, size: int) -> int | None:
     """The first round of a cycle after which arbitrary numbers are equal, computed in a finite field to avoid rounding errors."""
     values = np.random.default_rng(size).integers(_PRIME, size=size)
     for k in range(topology.cycle(size) + 1):

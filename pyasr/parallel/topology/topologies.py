@@ -38,7 +38,7 @@ from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 
 
-class Part(NamedTuple):
+class RoundPart(NamedTuple):
     """One message for each rank: from rank sources[r], with weight weights[r]; sources is a permutation, weights (P,)."""
 
     sources: np.ndarray
@@ -49,11 +49,11 @@ class Round(NamedTuple):
     """A mixing round: each rank keeps own[r] of its parameters, float64 (P,), and adds its parts."""
 
     own: np.ndarray
-    parts: tuple[Part, ...]
+    parts: tuple[RoundPart, ...]
 
 
 @dataclass(frozen=True)
-class Topology:
+class MixingTopology:
     """A topology by name. `rounds(P, k, seed)` returns its k-th round for P ranks, `cycle(P)` the number after which rounds repeat.
 
     random            whether rounds are drawn with the seed, the same on all ranks, and never repeat
@@ -94,7 +94,7 @@ def rows_of(mixing: Round, ranks: np.ndarray) -> np.ndarray:
 def _equal(sources: list[np.ndarray], size: int) -> Round:
     """Equal weights for a rank's own parameters and its messages; two messages from the same rank are merged."""
     share, times = 1 / (len(sources) + 1), Counter(map(tuple, sources))
-    return Round(np.full(size, share), tuple(Part(np.array(source), np.full(size, num * share)) for source, num in times.items()))
+    return Round(np.full(size, share), tuple(RoundPart(np.array(source), np.full(size, num * share)) for source, num in times.items()))
 
 
 def _shifted(size: int, shift: int) -> np.ndarray:
@@ -198,7 +198,7 @@ def _round_of_pairs(size: int, meetings: list[tuple[int, int, float]]) -> Round:
     for a, b, weight in meetings:
         sources[a], sources[b] = b, a
         weights[a] = weights[b] = weight
-    return Round(1 - weights, (Part(sources, weights),))
+    return Round(1 - weights, (RoundPart(sources, weights),))
 
 
 def _one(size: int) -> int:
@@ -206,21 +206,21 @@ def _one(size: int) -> int:
 
 
 TOPOLOGIES = {topology.name: topology for topology in (
-    Topology("complete", _complete, _one),
-    Topology("butterfly", _butterfly, _log2, power_of_two=True),
-    Topology("ring", _ring, _one),
-    Topology("hopping-ring", _hopping_ring, lambda size: max(size - 1, 1)),
-    Topology("fixed-ring", _fixed_ring, _one),
-    Topology("random-ring", _random_ring, _one, random=True),
-    Topology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size, turns=True),
-    Topology("random-pairs", _random_pairs, _one, random=True),
-    Topology("exponential", _exponential, _log2),
-    Topology("static-exponential", _static_exponential, _one),
-    Topology("base2", _base2, lambda size: len(base2(size))),
+    MixingTopology("complete", _complete, _one),
+    MixingTopology("butterfly", _butterfly, _log2, power_of_two=True),
+    MixingTopology("ring", _ring, _one),
+    MixingTopology("hopping-ring", _hopping_ring, lambda size: max(size - 1, 1)),
+    MixingTopology("fixed-ring", _fixed_ring, _one),
+    MixingTopology("random-ring", _random_ring, _one, random=True),
+    MixingTopology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size, turns=True),
+    MixingTopology("random-pairs", _random_pairs, _one, random=True),
+    MixingTopology("exponential", _exponential, _log2),
+    MixingTopology("static-exponential", _static_exponential, _one),
+    MixingTopology("base2", _base2, lambda size: len(base2(size))),
 )}  # fmt: skip
 
 
-def topology_named(name: str) -> Topology:
+def topology_named(name: str) -> MixingTopology:
     """The topology with this name. Raises UserError if it does not exist."""
     if name not in TOPOLOGIES:
         raise UserError(f"--topology '{name}': unknown topology; choose one of {', '.join(TOPOLOGIES)}")

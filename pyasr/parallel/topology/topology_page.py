@@ -8,14 +8,14 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.topology.agreement import disagreement_of, models_sent
-from pyasr.parallel.topology.topologies import TOPOLOGIES, Topology
+from pyasr.parallel.topology.topologies import TOPOLOGIES, MixingTopology
 
 SHARE = 0.01  # fraction of the disagreement that may remain in the column "1 %"
 MOST_DRAWN = 64  # ranks
 _STEP, _ROUND, _MARGIN, _RADIUS = 28, 64, 40, 5  # pixels: between ranks, between rounds, around a panel, of a rank's dot
 
 
-def choose(names: str, size: int) -> list[Topology]:
+def choose(names: str, size: int) -> list[MixingTopology]:
     """The topologies of a comma-separated list, or "all" that support this number of ranks. Raises UserError for others."""
     if names == "all":
         return [topology for topology in TOPOLOGIES.values() if _takes(topology, size)]
@@ -28,7 +28,7 @@ def choose(names: str, size: int) -> list[Topology]:
     return [TOPOLOGIES[name] for name in chosen]
 
 
-def _takes(topology: Topology, size: int) -> bool:
+def _takes(topology: MixingTopology, size: int) -> bool:
     try:
         topology.round(size, 0)
     except UserError:
@@ -36,7 +36,7 @@ def _takes(topology: Topology, size: int) -> bool:
     return True
 
 
-def table(topologies: list[Topology], size: int) -> str:
+def table(topologies: list[MixingTopology], size: int) -> str:
     """One row for each topology, in Markdown, and an explanation of the columns."""
     head = ["topology", "sent", "contraction", "gap", "1 %", "exact"]
     rows = [head, *(_row(topology, size) for topology in topologies)]
@@ -46,7 +46,7 @@ def table(topologies: list[Topology], size: int) -> str:
     return "\n".join([lines[0], rule, *lines[1:], "", *_notes(topologies, size)])
 
 
-def _row(topology: Topology, size: int) -> list[str]:
+def _row(topology: MixingTopology, size: int) -> list[str]:
     falls = disagreement_of(topology, size)
     exact = "never" if falls.exact_after is None else str(falls.exact_after)
     name = topology.name + " *" * topology.random
@@ -59,7 +59,7 @@ def _digits(value: float) -> str:
     return f"{value:.4f}" if value in (0, 1) or 0.001 <= value <= 0.999 else f"{value:.8f}"
 
 
-def _notes(topologies: list[Topology], size: int) -> list[str]:
+def _notes(topologies: list[MixingTopology], size: int) -> list[str]:
     notes = [
         f"{size} rank{'s' * (size > 1)}. sent: models that the busiest rank sends in a mixing; contraction: asymptotic factor per mixing",
         "on the ranks' distance from their mean; gap: 1 - contraction; 1 %: mixings until less than 1 % of any disagreement is left;",
@@ -74,7 +74,7 @@ def _notes(topologies: list[Topology], size: int) -> list[str]:
     return notes
 
 
-def picture(topologies: list[Topology], size: int) -> str:
+def picture(topologies: list[MixingTopology], size: int) -> str:
     """An SVG: a panel for each topology, ranks from left to right, time downwards; each line is a message. Raises UserError."""
     if not 2 <= size <= MOST_DRAWN:
         raise UserError(f"--draw: cannot draw {size} ranks; use 2 to {MOST_DRAWN}")
@@ -88,7 +88,7 @@ def picture(topologies: list[Topology], size: int) -> str:
     ])  # fmt: skip
 
 
-def _panel(topology: Topology, size: int, num_rounds: int, left: int) -> Iterator[str]:
+def _panel(topology: MixingTopology, size: int, num_rounds: int, left: int) -> Iterator[str]:
     """The elements of one topology: messages in blue, a rank's own parameters as a thin grey line."""
     yield f'<text x="{left + (size - 1) * _STEP // 2}" y="{_MARGIN // 2 - 6}" font-weight="bold">{topology.name}</text>'
     for rank in range(size):
@@ -99,7 +99,7 @@ def _panel(topology: Topology, size: int, num_rounds: int, left: int) -> Iterato
         yield f'<circle cx="{left + rank * _STEP}" cy="{_MARGIN + k * _ROUND}" r="{_RADIUS}" fill="#333"/>'
 
 
-def _messages(topology: Topology, size: int, k: int, left: int) -> Iterator[str]:
+def _messages(topology: MixingTopology, size: int, k: int, left: int) -> Iterator[str]:
     top = _MARGIN + k * _ROUND
     mixing = topology.round(size, k)
     for colour, sources in [("#bbb", np.arange(size)), *(("#2468b4", sources) for sources, _ in mixing.parts)]:

@@ -66,7 +66,7 @@ def seconds_to(accuracy: float, run: KeptRun) -> float:
 
 
 @dataclass(frozen=True)
-class Part:
+class ClaimPart:
     """One part of a test; fields that its form lacks are None."""
 
     state: str | None
@@ -135,7 +135,7 @@ class Claim:
     sentence: str
     source: str
     published: str
-    parts: tuple[Part, ...]
+    parts: tuple[ClaimPart, ...]
 
     @property
     def cells(self) -> list[str]:
@@ -161,12 +161,12 @@ def _claim(line: str, where: str) -> Claim:
     return Claim(*fields[:3], tuple(_part(text, where) for text in fields[3].split(" and ")))
 
 
-def _part(text: str, where: str) -> Part:
+def _part(text: str, where: str) -> ClaimPart:
     found = _FORM.fullmatch(text)
     if not found or found["measure"] and not _is_measure(found["measure"]) or float(found["factor"] or 1) == 0:
         raise UserError(f"{where}: '{text}' is not a test: 'learns CELL', 'diverges CELL', 'MEASURE CELL < CELL', 'MEASURE CELL = CELL' or "
                         f"'none WHY', where MEASURE is one of {', '.join(MEASURES)}, to-A, to-A%")  # fmt: skip
-    return Part(**found.groupdict())
+    return ClaimPart(**found.groupdict())
 
 
 def _is_measure(name: str) -> bool:

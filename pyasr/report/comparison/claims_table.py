@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import mean
 
-from pyasr.report.comparison.claims import NOT_TRIED, Cells, Claim, Part
+from pyasr.report.comparison.claims import NOT_TRIED, Cells, Claim, ClaimPart
 from pyasr.report.comparison.experiments import Experiments, spread, verdicts
 from pyasr.report.text_table import markdown_table
 
@@ -46,7 +46,7 @@ def _ours(claim: Claim, cells: Cells) -> str:
     return "; ".join([*told, *([f"missing: {', '.join(missing)}"] if missing else [])]) or "-"
 
 
-def _of_part(part: Part, cells: Cells) -> str:
+def _of_part(part: ClaimPart, cells: Cells) -> str:
     """Verdicts on networks and losses, or two numbers and their difference; empty if trainings are missing."""
     if part.state and part.cell in cells:
         runs = list(cells[part.cell].values())
@@ -59,7 +59,7 @@ def _of_part(part: Part, cells: Cells) -> str:
     return f"{part.measure} {_short(part.a)} {a}, {_short(part.b)} {b}{_difference(part, pairs)}, {_seeds(len(pairs))}"
 
 
-def _difference(part: Part, pairs: list[tuple[float, float]]) -> str:
+def _difference(part: ClaimPart, pairs: list[tuple[float, float]]) -> str:
     """The difference of the first number from the second, with its interval; empty if one is infinite."""
     low, high = part.interval(pairs)
     if not math.isfinite(low):

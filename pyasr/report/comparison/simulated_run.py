@@ -14,7 +14,7 @@ from pyasr.score.score_dir import read_summary, scoring_dir
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulatedRun:
     """One simulated training.
 
     content     content of simulation.json
@@ -67,7 +67,7 @@ class Run:
         return -self.content["apart"][-1][1] if self.content.get("apart") else None
 
     @property
-    def of_learner(self) -> Run | None:
+    def of_learner(self) -> SimulatedRun | None:
         """This run with the test scores of the model of one learner; None if it was not scored."""
         own = replace(self, directory=self.directory / "learner", test=None)
         return replace(own, test=read_summary(own.scored.parent)) if own.scored.exists() else None
@@ -101,14 +101,14 @@ class Run:
         return [(line["frames"], line["consensus_distance"]) for line in self.lines if "consensus_distance" in line]
 
 
-def read_run(directory: Path) -> Run:
+def read_run(directory: Path) -> SimulatedRun:
     """Read the simulation in `directory`. Raises UserError if it is damaged."""
     try:
         content = read_object(directory / SIMULATION)
         lines = _lines(directory / "metrics.jsonl")
     except (OSError, ValueError) as error:
         raise UserError(f"{directory}: damaged ({error}); simulate it again with --force") from None
-    run = Run(content, lines, directory, None)
+    run = SimulatedRun(content, lines, directory, None)
     return replace(run, test=read_summary(run.scored.parent)) if run.scored.exists() else run
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyasr.base.errors import UserError
 from pyasr.report.plan.gpu import gpu_seconds
 from pyasr.report.plan.planned_calls import Call
-from pyasr.report.plan.planned_data import Corpus
+from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import Rates, at
 from pyasr.report.plan.works import BEFORE, FRAMES_PER_HOUR, LITTLE, WORKS, Work, key_of
 
@@ -78,7 +78,7 @@ class Plan:
         return total
 
 
-def make_plan(calls: list[Call], corpus: Corpus, rates: Rates) -> Plan:
+def make_plan(calls: list[Call], corpus: PlannedCorpus, rates: Rates) -> Plan:
     """Estimate the cost of calls. Raises UserError if a call needs the hours of a data directory that is neither there nor written."""
     plan = Plan()
     for call in calls:
@@ -98,7 +98,7 @@ def with_its_line(call: Call, function) -> None:
         raise UserError(f"{call.program} {' '.join(call.words)}: a word or flag is missing ({error}); see {call.program} --help") from None
 
 
-def _add(plan: Plan, call: Call, corpus: Corpus, rates: Rates) -> None:
+def _add(plan: Plan, call: Call, corpus: PlannedCorpus, rates: Rates) -> None:
     key, work = key_of(call, corpus), WORKS[call.name]
     name = rates.nearest(key)
     if name is None:
@@ -111,7 +111,7 @@ def _add(plan: Plan, call: Call, corpus: Corpus, rates: Rates) -> None:
     plan.needs.append(Need(call, call.words[-1], cost.disk_bytes, cost.memory_mb, work.num_workers(call)))
 
 
-def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> Cost:
+def cost_of(call: Call, work: Work, name: str, corpus: PlannedCorpus, rates: Rates) -> Cost:
     """The cost of a call with the rates of this name."""
     rate, workers = rates.of[name], work.num_workers(call)
     core_s = at(rate.core_s, work.amount(call, corpus)) + network_core_s(call, work, corpus, rates)
@@ -131,7 +131,7 @@ def _most_held_mb(work: Work, hours: float) -> float:
     return (4 * frames + min(max(80 * frames, 128e6), 1e9)) / 1e6
 
 
-def network_core_s(call: Call, work: Work, corpus: Corpus, rates: Rates) -> float:
+def network_core_s(call: Call, work: Work, corpus: PlannedCorpus, rates: Rates) -> float:
     """Core seconds of a network in a call whose amount excludes it, from the rate of its training."""
     part = work.network(call, corpus)
     name = rates.nearest(part[0]) if part else None

@@ -6,13 +6,13 @@ The numbers are in the file of rates; docs/recipes.md describes their origin.
 from __future__ import annotations
 
 from pyasr.report.plan.planned_calls import Call
-from pyasr.report.plan.planned_data import Corpus
+from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.works import FRAMES_PER_HOUR, hours_of_epochs, with_natural_gradient
 
 _MINIBATCHES = {"train_dnn": 512, "train_lfmmi": 1600}  # default minibatch in frames
 
 
-def gpu_seconds(call: Call, corpus: Corpus, gpu: dict) -> float | None:
+def gpu_seconds(call: Call, corpus: PlannedCorpus, gpu: dict) -> float | None:
     """GPU seconds of a call that trains a network; None without an estimate."""
     network = corpus.model_of(call.words[-1]).network
     if not gpu or not network or call.name not in _MINIBATCHES:

@@ -14,7 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.report.plan.derived_dirs import COPIES, Speech
 from pyasr.report.plan.networks import NetworkSize
 from pyasr.report.plan.planned_calls import Call
-from pyasr.report.plan.planned_models import LANGUAGE_MODELS, MODELS, Model, columns_made
+from pyasr.report.plan.planned_models import LANGUAGE_MODELS, MODELS, PlannedModel, columns_made
 
 WORDS_PER_HOUR = 10_000  # for conversations; the published corpora have 8,000 to 12,000
 _COLUMNS = 40.0  # default for unknown features
@@ -39,7 +39,7 @@ class Disk:
     network: Callable[[str, int, int, int], NetworkSize] = field(default=lambda *_: NetworkSize(1e6, 1e6))
 
 
-class Corpus:
+class PlannedCorpus:
     """Speech of data directories and properties of models, both of existing ones and of those that calls would write.
 
     found    hours of existing directories
@@ -52,7 +52,7 @@ class Corpus:
         self.assumed: dict[str, str] = {}
         self._speech: dict[str, Speech] = {}
         self._columns: dict[str, float] = {}
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, PlannedModel] = {}
         self._ngrams: dict[str, float] = {}
         self._looked_up: set[str] = set()
 
@@ -99,9 +99,9 @@ class Corpus:
         """Columns of a data directory's features."""
         return self._known(self._columns, path, f"{os.path.normpath(path)}/feats") or _COLUMNS
 
-    def model_of(self, path: str) -> Model:
+    def model_of(self, path: str) -> PlannedModel:
         """Properties of a model, alignment or graph directory."""
-        return self._known(self._models, path) or Model()
+        return self._known(self._models, path) or PlannedModel()
 
     def network_size(self, path: str, columns: float, leaves: float, chunk: float) -> NetworkSize:
         """Size of a network with the layers of a file."""

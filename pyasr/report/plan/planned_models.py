@@ -20,7 +20,7 @@ _PUBLISHED_NGRAMS = {"tgsmall": 1.5, "tgmed": 3.8, "tglarge": 84.0, "fglarge": 1
 
 
 @dataclass(frozen=True)
-class Model:
+class PlannedModel:
     """Properties of a model, alignment or graph directory.
 
     leaves   tied states, or units of CTC
@@ -36,7 +36,7 @@ class Model:
 class KnownProperties(Protocol):
     """Properties of directories and files, by path."""
 
-    def model_of(self, path: str) -> Model:
+    def model_of(self, path: str) -> PlannedModel:
         """Properties of a model, alignment or graph directory."""
 
     def columns_of(self, path: str) -> float:
@@ -52,45 +52,45 @@ class KnownProperties(Protocol):
         """Size of a network with the layers of a file."""
 
 
-def _of_tree(corpus: KnownProperties, call: Call) -> Model:
+def _of_tree(corpus: KnownProperties, call: Call) -> PlannedModel:
     """A GMM, or the tree of LF-MMI. An LDA has its own number of columns, which later systems keep."""
     columns = call.number("dim", 40) if call.name == "train_lda_mllt" else corpus.model_of(call.words[2]).columns
-    return Model(call.number("num-leaves", _USUAL_LEAVES[call.name]), columns)
+    return PlannedModel(call.number("num-leaves", _USUAL_LEAVES[call.name]), columns)
 
 
-def _of_place(place: int) -> Callable[[KnownProperties, Call], Model]:
+def _of_place(place: int) -> Callable[[KnownProperties, Call], PlannedModel]:
     """The properties of the model at this word."""
     return lambda corpus, call: corpus.model_of(call.words[place])
 
 
-def _of_dnn(corpus: KnownProperties, call: Call) -> Model:
+def _of_dnn(corpus: KnownProperties, call: Call) -> PlannedModel:
     leaves = corpus.model_of(call.words[2]).leaves
     columns = corpus.columns_of(call.words[0]) * (1 + call.number("deltas", 0))
     if "network" not in call.flags:
-        return Model(leaves, columns, feed_forward(call, columns, leaves))
+        return PlannedModel(leaves, columns, feed_forward(call, columns, leaves))
     return _described(corpus, call, call.flags["network"], leaves, columns, call.number("chunk", 20))
 
 
-def _of_lfmmi(corpus: KnownProperties, call: Call) -> Model:
+def _of_lfmmi(corpus: KnownProperties, call: Call) -> PlannedModel:
     leaves, columns = corpus.model_of(call.words[2]).leaves, corpus.columns_of(call.words[0])
     return _described(corpus, call, call.flags["network"], leaves, columns, call.number("chunk", 150))
 
 
-def _of_ctc(corpus: KnownProperties, call: Call) -> Model:
+def _of_ctc(corpus: KnownProperties, call: Call) -> PlannedModel:
     return _described(corpus, call, call.words[2], corpus.model_of(call.words[1]).leaves, corpus.columns_of(call.words[0]), 0)
 
 
-def _described(corpus: KnownProperties, call: Call, path: str, leaves: float, columns: float, chunk: float) -> Model:
+def _described(corpus: KnownProperties, call: Call, path: str, leaves: float, columns: float, chunk: float) -> PlannedModel:
     """The properties of a network with the layers of a file."""
-    return Model(leaves, columns, corpus.network_size(path, columns, leaves, chunk))
+    return PlannedModel(leaves, columns, corpus.network_size(path, columns, leaves, chunk))
 
 
-def _of_graph(corpus: KnownProperties, call: Call) -> Model:
+def _of_graph(corpus: KnownProperties, call: Call) -> PlannedModel:
     return replace(corpus.model_of(call.words[1]), network=None)
 
 
-MODELS: dict[str, Callable[[KnownProperties, Call], Model]] = {  # {program: properties of the last word of a call}
-    "train_mono": lambda corpus, call: Model(columns=3 * corpus.columns_of(call.words[0])),
+MODELS: dict[str, Callable[[KnownProperties, Call], PlannedModel]] = {  # {program: properties of the last word of a call}
+    "train_mono": lambda corpus, call: PlannedModel(columns=3 * corpus.columns_of(call.words[0])),
     **dict.fromkeys(_USUAL_LEAVES, _of_tree),
     **dict.fromkeys(("align_si", "align_fmllr", "align_dnn"), _of_place(2)),
     "train_dnn": _of_dnn,
@@ -98,8 +98,8 @@ MODELS: dict[str, Callable[[KnownProperties, Call], Model]] = {  # {program: pro
     "train_smbr": _of_place(4),
     "train_lfmmi": _of_lfmmi,
     "train_ctc": _of_ctc,
-    "train_subwords": lambda corpus, call: Model(call.number("num-units", 500)),
-    "train_ivector_extractor": lambda corpus, call: Model(columns=call.number("ivector-dim", _IVECTOR_DIM)),
+    "train_subwords": lambda corpus, call: PlannedModel(call.number("num-units", 500)),
+    "train_ivector_extractor": lambda corpus, call: PlannedModel(columns=call.number("ivector-dim", _IVECTOR_DIM)),
     "extract_ivectors": _of_place(1),
     "make_graph": _of_graph,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyasr.report.plan.estimate import Cost, Plan
-from pyasr.report.plan.planned_data import Corpus
+from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import Rates
 from pyasr.report.text_table import markdown_table
 
@@ -14,7 +14,7 @@ _MOST = 100  # maximum value before the next larger unit is used
 _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5"
 
 
-def page(plan: Plan, corpus: Corpus, rates: Rates) -> Iterator[str]:
+def page(plan: Plan, corpus: PlannedCorpus, rates: Rates) -> Iterator[str]:
     """Lines of text."""
     yield f"speech:     {', '.join(f'{path} {hours:.2f} h' for path, hours in corpus.found.items()) or 'no data directory exists yet'}"
     yield from (f"assumed:    {sentence}" for sentence in corpus.assumed.values())

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from pyasr.report.plan.networks import NetworkSize, pretraining_gflop
 from pyasr.report.plan.planned_calls import Call
-from pyasr.report.plan.planned_data import Corpus
+from pyasr.report.plan.planned_data import PlannedCorpus
 
 FRAMES_PER_HOUR = 360_000
 BEAM, _FACTOR_OF_BEAM = 13.0, 1.4  # real-time factor of the search with beams of 15, 13, 11 on egs/amazon_queen's tri2: 0.082, 0.041, 0.021
 DEFAULTS = {"nj": 2, "num-ranks": 2}  # defaults of options
 EPOCHS = {"train_dnn": 10, "simulate_parallel": 10, "train_lfmmi": 6, "train_ctc": 10, "train_smbr": 4, "train_lstm_lm": 40}
-Amount = Callable[[Call, Corpus], float]
+Amount = Callable[[Call, PlannedCorpus], float]
 NetworkPart = tuple[str, float]  # (name of its rate, Gflop)
 
 
-def nothing(call: Call, corpus: Corpus) -> float:
+def nothing(call: Call, corpus: PlannedCorpus) -> float:
     """The amount of work whose cost is constant."""
     return 0.0
 
@@ -47,14 +47,14 @@ class Work:
     workers: str = ""
     held: Amount = nothing
     loaded: Amount = nothing
-    network: Callable[[Call, Corpus], NetworkPart | None] = lambda call, corpus: None
+    network: Callable[[Call, PlannedCorpus], NetworkPart | None] = lambda call, corpus: None
     default: int = 0
 
     def num_workers(self, call: Call) -> int:
         """Number of processes of a call."""
         return int(call.number(self.workers, self.default or DEFAULTS[self.workers])) if self.workers else 1
 
-    def memory(self, call: Call, corpus: Corpus) -> float:
+    def memory(self, call: Call, corpus: PlannedCorpus) -> float:
         """Quantity that determines the memory of a process."""
         return self.loaded(call, corpus) or self.held(call, corpus) / self.num_workers(call)
 
@@ -69,7 +69,7 @@ def hours_by_columns(place: int) -> Amount:
     return lambda call, corpus: corpus.hours_of(call.words[place]) * corpus.columns_of(call.words[place]) / 40
 
 
-def million_words(call: Call, corpus: Corpus) -> float:
+def million_words(call: Call, corpus: PlannedCorpus) -> float:
     """Million words of the text at the first word of a call, times the order of n-grams."""
     return corpus.words_of(call.words[0]) / 1e6 * call.number("order", 3)
 
@@ -79,12 +79,12 @@ def million_ngrams(place: int) -> Amount:
     return lambda call, corpus: corpus.ngrams_of(call.words[place]) / 1e6
 
 
-def million_mixed(call: Call, corpus: Corpus) -> float:
+def million_mixed(call: Call, corpus: PlannedCorpus) -> float:
     """Million n-grams of the mixture at the first word."""
     return sum(map(corpus.ngrams_of, call.words[1:])) / 1e6
 
 
-def thousand_words(call: Call, corpus: Corpus) -> float:
+def thousand_words(call: Call, corpus: PlannedCorpus) -> float:
     """Thousand distinct words of the training texts, by Heaps' law: 3,400 of 31,000 running ones, 46,000 of 3 million."""
     texts = [corpus.words_of(word) for word in call.words if word.endswith("/text")]
     return 10 * max(texts or [10_000 * corpus.most_hours]) ** 0.565 / 1000
@@ -93,7 +93,7 @@ def thousand_words(call: Call, corpus: Corpus) -> float:
 def gmm_training(iterations: int, num_gauss: int, num_leaves: int) -> Amount:
     """Hours times iterations times Gaussians per state; the arguments are the defaults of the options."""
 
-    def amount(call: Call, corpus: Corpus) -> float:
+    def amount(call: Call, corpus: PlannedCorpus) -> float:
         leaves = call.number("num-leaves", num_leaves)
         return corpus.hours_of(call.words[0]) * call.number("num-iters", iterations) * call.number("num-gauss", num_gauss) / leaves
 
@@ -110,30 +110,30 @@ def epochs_of(call: Call) -> float:
     return call.number("num-epochs", EPOCHS[call.name])
 
 
-def hours_of_epochs(call: Call, corpus: Corpus) -> float:
+def hours_of_epochs(call: Call, corpus: PlannedCorpus) -> float:
     """Hours of the training data times passes over them."""
     return corpus.hours_of(call.words[0]) * epochs_of(call)
 
 
-def network_training(call: Call, corpus: Corpus) -> float:
+def network_training(call: Call, corpus: PlannedCorpus) -> float:
     """Gflop of the training of a network."""
     network = corpus.model_of(call.words[-1]).network or NetworkSize(0, 0)
     return network.training_gflop(FRAMES_PER_HOUR * hours_of_epochs(call, corpus))
 
 
-def rbm_training(call: Call, corpus: Corpus) -> float:
+def rbm_training(call: Call, corpus: PlannedCorpus) -> float:
     """Gflop of a stack of RBMs."""
     return pretraining_gflop(call, corpus.columns_of(call.words[0]), FRAMES_PER_HOUR * corpus.hours_of(call.words[0]))
 
 
-def lstm_lm_training(call: Call, corpus: Corpus) -> float:
+def lstm_lm_training(call: Call, corpus: PlannedCorpus) -> float:
     """Gflop: per word, the cells of all layers and the scores of the vocabulary."""
     dim, layers = call.number("dim", 200), call.number("num-layers", 1)
     products = 8 * dim**2 * layers + dim * 1000 * thousand_words(call, corpus)
     return NetworkSize(products, products).training_gflop(corpus.words_of(call.words[0]) * epochs_of(call))
 
 
-def million_parameters(call: Call, corpus: Corpus) -> float:
+def million_parameters(call: Call, corpus: PlannedCorpus) -> float:
     """Million parameters of the network that a call trains."""
     network = corpus.model_of(call.words[-1]).network
     return network.parameters / 1e6 if network else 0.0
@@ -154,10 +154,10 @@ def with_natural_gradient(call: Call) -> bool:
     return call.flags.get("natural-gradient", "none") != "none"
 
 
-def _scores(place: int, data: int) -> Callable[[Call, Corpus], NetworkPart | None]:
+def _scores(place: int, data: int) -> Callable[[Call, PlannedCorpus], NetworkPart | None]:
     """Scores of the network in --model-dir, or at word `place`, for the data directory at word `data`."""
 
-    def part(call: Call, corpus: Corpus) -> NetworkPart | None:
+    def part(call: Call, corpus: PlannedCorpus) -> NetworkPart | None:
         network = corpus.model_of(call.flags.get("model-dir", call.words[place])).network
         frames = FRAMES_PER_HOUR * corpus.hours_of(call.words[data])
         return (f"train_dnn {network.kind}", network.scoring_gflop(frames)) if network else None
@@ -165,7 +165,7 @@ def _scores(place: int, data: int) -> Callable[[Call, Corpus], NetworkPart | Non
     return part
 
 
-def _training(call: Call, corpus: Corpus) -> NetworkPart | None:
+def _training(call: Call, corpus: PlannedCorpus) -> NetworkPart | None:
     """Training of a network by a sequence criterion."""
     network = corpus.model_of(call.words[-1]).network
     return (key_of_network(network, call), network_training(call, corpus)) if network else None
@@ -176,12 +176,12 @@ def _gmm(iterations: int, num_gauss: int, num_leaves: int) -> Work:
     return Work("hour x iteration x Gaussian of a state", amount, thousand_gaussians(num_gauss), "nj", held=hours_of(0))
 
 
-def _ivectors(call: Call, corpus: Corpus) -> float:
+def _ivectors(call: Call, corpus: PlannedCorpus) -> float:
     """Hours times Gaussians / 128 times dimensions / 40."""
     return corpus.hours_of(call.words[0]) * call.number("num-gauss", 128) / 128 * call.number("ivector-dim", 40) / 40
 
 
-def _extracted(call: Call, corpus: Corpus) -> float:
+def _extracted(call: Call, corpus: PlannedCorpus) -> float:
     """Hours times dimensions / 40."""
     return corpus.hours_of(call.words[0]) * corpus.model_of(call.words[1]).columns / 40
 
@@ -241,7 +241,7 @@ WORKS = {
 _LIKE = {"prepare_joint_dict": "prepare_dict", "prepare_fisher_dict": "prepare_dict"}  # the same work under another name
 
 
-def key_of(call: Call, corpus: Corpus) -> str:
+def key_of(call: Call, corpus: PlannedCorpus) -> str:
     """The name of a call's rates: features are distinguished by width, searches by kind, trainings by the layers of the network."""
     network = corpus.model_of(call.words[-1]).network if call.name in ("train_dnn", "simulate_parallel") else None
     if network:
@@ -252,7 +252,7 @@ def key_of(call: Call, corpus: Corpus) -> str:
     return " ".join(filter(None, (name, width, _search(call, corpus), *marks)))
 
 
-def _search(call: Call, corpus: Corpus) -> str | None:
+def _search(call: Call, corpus: PlannedCorpus) -> str | None:
     """The kind of a search: CTC, or with the scores of a network, for which jobs take more memory; else None."""
     if call.name == "decode_ctc":
         return call.flags.get("search", "prefix")

@@ -17,27 +17,27 @@ from typing import NamedTuple
 import numpy as np
 
 from pyasr.base.compiled.kernels import njit
-from pyasr.score.hub5.word_network import Network, Word
+from pyasr.score.hub5.word_network import ScoredWord, WordNetwork
 
 _EQUAL, _NULL, _BOTH_NULL, _OPTIONAL, _WORD, _DIFFERENT = 0.0, 0.001, 1.0, 2.0, 3.0, 4.0
 
 
-class Kind(Enum):
+class EditKind(Enum):
     """Kinds of steps of an alignment, in the order of the columns of counts."""
 
     CORRECT, SUB, INS, DEL = range(4)
 
 
 @dataclass(frozen=True)
-class Step:
+class Edit:
     """A pair of aligned words; None marks an insertion or a deletion."""
 
-    reference: Word | None
-    hypothesis: Word | None
-    kind: Kind
+    reference: ScoredWord | None
+    hypothesis: ScoredWord | None
+    kind: EditKind
 
 
-def align_networks(reference: Network, hypothesis: Network) -> list[Step]:
+def align_networks(reference: WordNetwork, hypothesis: WordNetwork) -> list[Edit]:
     """The steps of the best alignment, in order."""
     pairing = _pairing_costs(reference, hypothesis)
     deleting, inserting = (np.array([0.0, *map(_cost, side.words)], np.float32) for side in (reference, hypothesis))
@@ -47,31 +47,31 @@ def align_networks(reference: Network, hypothesis: Network) -> list[Step]:
     return [step for pair in pairs if (step := _step(*pair))]
 
 
-def count_networks(reference: Network, hypothesis: Network) -> tuple[int, int, int, int]:
+def count_networks(reference: WordNetwork, hypothesis: WordNetwork) -> tuple[int, int, int, int]:
     """(correct, substituted, inserted, deleted) words."""
     kinds = [step.kind for step in align_networks(reference, hypothesis)]
-    return tuple(map(kinds.count, Kind))
+    return tuple(map(kinds.count, EditKind))
 
 
-def _cost(word: Word) -> float:
+def _cost(word: ScoredWord) -> float:
     """The cost of deleting or inserting a word."""
     return _NULL if word.is_null else _OPTIONAL if word.optional else _WORD
 
 
-def _step(reference: Word | None, hypothesis: Word | None) -> Step | None:
+def _step(reference: ScoredWord | None, hypothesis: ScoredWord | None) -> Edit | None:
     """The step of a pair; None if it contains no word to count."""
     if all(word is None or word.is_null for word in (reference, hypothesis)):
         return None
     if reference and hypothesis:
-        kind = Kind.CORRECT if reference.equals(hypothesis) else Kind.SUB
+        kind = EditKind.CORRECT if reference.equals(hypothesis) else EditKind.SUB
     elif (reference or hypothesis).optional:
-        kind = Kind.CORRECT
+        kind = EditKind.CORRECT
     else:
-        kind = Kind.DEL if reference else Kind.INS
-    return Step(reference, hypothesis, kind)
+        kind = EditKind.DEL if reference else EditKind.INS
+    return Edit(reference, hypothesis, kind)
 
 
-def _pairing_costs(reference: Network, hypothesis: Network) -> np.ndarray:
+def _pairing_costs(reference: WordNetwork, hypothesis: WordNetwork) -> np.ndarray:
     """float32 (num_reference + 1, num_hypothesis + 1): the cost of each pair of words; row and column 0 are not used."""
     costs = np.full((len(reference.words) + 1, len(hypothesis.words) + 1), _DIFFERENT, np.float32)
     places: dict[str, list[int]] = {}
@@ -88,7 +88,7 @@ def _pairing_costs(reference: Network, hypothesis: Network) -> np.ndarray:
 
 
 class _Arcs(NamedTuple):
-    """The arrays of a `Network`."""
+    """The arrays of a `WordNetwork`."""
 
     before: np.ndarray
     offsets: np.ndarray

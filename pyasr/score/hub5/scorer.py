@@ -18,13 +18,13 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.transcripts.glm import Glm
-from pyasr.data.transcripts.stm import IGNORED, Segment, Stm
+from pyasr.data.transcripts.stm import IGNORED, Stm, StmSegment
 from pyasr.score.filters import SCORING_VERSION, SIGNATURE
 from pyasr.score.hub5.csrfilt import filtered_text
 from pyasr.score.hub5.ctm_elements import CtmEntry, Side, TimedElement, timed_elements
-from pyasr.score.hub5.network_alignment import Step, align_networks, count_networks
+from pyasr.score.hub5.network_alignment import Edit, align_networks, count_networks
 from pyasr.score.hub5.stm_subsets import by_label, members, read_subsets
-from pyasr.score.hub5.word_network import Network, elements_of
+from pyasr.score.hub5.word_network import WordNetwork, elements_of
 from pyasr.score.score_tables import alignment_lines
 from pyasr.score.wer import Score
 
@@ -44,7 +44,7 @@ class StmScorer:
     def __init__(self, stm: Stm, glm: Glm | None = None, subsets: Path | None = None, dropped: str = "none"):
         self.stm, self._rules = stm, glm and glm.hypothesis
         texts = [filtered_text(segment.text, glm.reference) if glm else segment.text for segment in stm.segments]
-        self._references = [None if IGNORED in text.upper() else Network.of(elements_of(text.lower())) for text in texts]
+        self._references = [None if IGNORED in text.upper() else WordNetwork.of(elements_of(text.lower())) for text in texts]
         if not any(network and network.words for network in self._references):
             raise UserError(f"{stm.path}: no segment has words to score against")
         self._keys, self._sides = _keys(stm.segments, self._references), _by_side(stm.segments)
@@ -71,7 +71,7 @@ class StmScorer:
         """The content of per_utt."""
         lines = []
         for i, elements in self._assigned(self._elements(hypothesis, "the ctm")):
-            steps = align_networks(self._references[i], Network.of([timed.element for timed in elements]))
+            steps = align_networks(self._references[i], WordNetwork.of([timed.element for timed in elements]))
             lines += alignment_lines(self._keys[i], list(map(_shown, steps)))
         return "".join(f"{line}\n" for line in lines)
 
@@ -121,16 +121,16 @@ class StmScorer:
         elements = [one.element for one in timed]
         key = (index, repr(elements))
         if key not in self._counted:
-            self._counted[key] = count_networks(self._references[index], Network.of(elements))
+            self._counted[key] = count_networks(self._references[index], WordNetwork.of(elements))
         return self._counted[key]
 
 
-def _shown(step: Step) -> tuple[str | None, str | None, str]:
+def _shown(step: Edit) -> tuple[str | None, str | None, str]:
     """A step as per_utt shows it."""
     return *(word and word.shown for word in (step.reference, step.hypothesis)), step.kind.name[0]
 
 
-def _by_side(segments: list[Segment]) -> dict[Side, list[int]]:
+def _by_side(segments: list[StmSegment]) -> dict[Side, list[int]]:
     """{side: indices of its segments}"""
     found: dict[Side, list[int]] = {}
     for i, segment in enumerate(segments):
@@ -138,7 +138,7 @@ def _by_side(segments: list[Segment]) -> dict[Side, list[int]]:
     return found
 
 
-def _keys(segments: list[Segment], references: list[Network | None]) -> list[str | None]:
+def _keys(segments: list[StmSegment], references: list[WordNetwork | None]) -> list[str | None]:
     """The id of each segment; None for ignored segments."""
     numbers: dict[str, int] = {}
     found = []
@@ -149,7 +149,7 @@ def _keys(segments: list[Segment], references: list[Network | None]) -> list[str
     return found
 
 
-def _speakers(segments: dict[str, Segment]) -> dict[str, str]:
+def _speakers(segments: dict[str, StmSegment]) -> dict[str, str]:
     """{id of a segment: speaker}, each speaker as first spelled."""
     spelled: dict[str, str] = {}
     return {key: spelled.setdefault(segment.speaker.lower(), segment.speaker) for key, segment in segments.items()}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.data.transcripts.stm import Segment
+from pyasr.data.transcripts.stm import StmSegment
 from pyasr.io.text_tables import read_table
 
 _NAME = re.compile(r"[\w.-]+")
@@ -35,7 +35,7 @@ def read_subsets(path: Path) -> dict[str, re.Pattern]:
     return found
 
 
-def members(patterns: dict[str, re.Pattern], segments: dict[str, Segment], path: Path) -> dict[str, list[str]]:
+def members(patterns: dict[str, re.Pattern], segments: dict[str, StmSegment], path: Path) -> dict[str, list[str]]:
     """{subset: ids of its segments}. Empty subsets are logged and skipped."""
     found = {name: [key for key, segment in segments.items() if pattern.search(segment.described)]
              for name, pattern in patterns.items()}
@@ -44,7 +44,7 @@ def members(patterns: dict[str, re.Pattern], segments: dict[str, Segment], path:
     return {name: keys for name, keys in found.items() if keys}
 
 
-def by_label(segments: dict[str, Segment]) -> dict[str, list[str]]:
+def by_label(segments: dict[str, StmSegment]) -> dict[str, list[str]]:
     """{label: ids of the segments that have it}, in order of first appearance."""
     found: dict[str, list[str]] = {}
     for key, segment in segments.items():

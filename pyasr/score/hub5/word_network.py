@@ -17,7 +17,7 @@ Element: TypeAlias = "str | list[list[Element]]"
 
 
 @dataclass(frozen=True)
-class Word:
+class ScoredWord:
     """A word of a network: `shown` as the text has it, `spelling` as it is compared."""
 
     shown: str
@@ -30,7 +30,7 @@ class Word:
         """Whether it represents no word."""
         return self.shown == "@"
 
-    def equals(self, other: Word) -> bool:
+    def equals(self, other: ScoredWord) -> bool:
         """Whether the words count as equal. A fragment `th-` equals all words that start with th, `-ing` those that end with ing."""
         if self.fragment or other.fragment:
             for one, another in ((self.spelling, other.spelling), (other.spelling, self.spelling)):
@@ -42,16 +42,16 @@ class Word:
 
 
 @lru_cache(maxsize=1_000_000)
-def word_of(token: str) -> Word:
+def word_of(token: str) -> ScoredWord:
     """The word of a token of a text, without a final `*`."""
     shown = token[:-1] if len(token) > 1 and token[-1] == "*" else token
     optional = shown.startswith("(") and shown.endswith(")")
     fragment = "-" in (shown[:1], shown[-1:]) or (optional and shown[-2] == "-")
-    return Word(shown, shown[1:-1] if optional else shown, optional, fragment)
+    return ScoredWord(shown, shown[1:-1] if optional else shown, optional, fragment)
 
 
 @dataclass(frozen=True)
-class Network:
+class WordNetwork:
     """An acyclic network with a word on each arc; arc 0 is the start and has no word.
 
     words    of the arcs 1, 2, ..., in topological order
@@ -60,13 +60,13 @@ class Network:
     last     int32: the final arcs
     """
 
-    words: tuple[Word, ...]
+    words: tuple[ScoredWord, ...]
     before: np.ndarray
     offsets: np.ndarray
     last: np.ndarray
 
     @classmethod
-    def of(cls, elements: Sequence[Element]) -> Network:
+    def of(cls, elements: Sequence[Element]) -> WordNetwork:
         """The network of a text; predecessors are in the order of the alternatives."""
         words, before = [], []
         last = _add(elements, [0], words, before)
@@ -75,7 +75,7 @@ class Network:
         return cls(tuple(words), arcs, offsets, np.array(last, np.int32))
 
 
-def _add(elements: Sequence[Element], places: list[int], words: list[Word], before: list[list[int]]) -> list[int]:
+def _add(elements: Sequence[Element], places: list[int], words: list[ScoredWord], before: list[list[int]]) -> list[int]:
     """Append elements after the arcs `places`. Returns the final arcs of the appended part."""
     for element in elements:
         if isinstance(element, str):

@@ -37,7 +37,7 @@ _CURE = "lower --heldout-share, run fewer ranks on a host, or give the job more 
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """Required and free bytes of memory. Every rank must call each of the methods.
 
     training, heldout  all training and held-out frames of this rank
@@ -56,13 +56,14 @@ class Room:
     host: Comm
 
     @staticmethod
-    def of(training: Shard, heldout: Shard, comm: Comm, device: torch.device) -> Room:
+    def of(training: Shard, heldout: Shard, comm: Comm, device: torch.device) -> MemoryBudget:
         """Measure the free memory. No rank may load frames before all ranks have called this."""
         sizes, host, free = training.num_bytes(), comm.split_by_host(), host_memory.free_bytes()
         shared = host.reduce_scalar(math.inf if free is None else free, "min")
         own = min(host_memory.left_in_limits(), free_bytes(device) if device.type == "cuda" else math.inf)
         copies = 2 if training.varies else 1  # features that vary are read in each epoch, in two blocks
-        return Room(copies * int(sizes.sum()), int(heldout.num_bytes().sum()), 4 * int(sizes.max(initial=0)), shared, own, comm, host)
+        return MemoryBudget(copies * int(sizes.sum()), int(heldout.num_bytes().sum()), 4 * int(sizes.max(initial=0)),
+                        shared, own, comm, host)  # fmt: skip
 
     def needed(self, limit: int) -> int:
         """Bytes that this rank needs if training frames may take `limit`; 0: no limit."""
@@ -98,7 +99,7 @@ def limit_of_frames(training: Shard, heldout: Shard, store: StoreOptions, comm: 
 
     Raises UserError if the memory is not enough for the limit of `store`, or not even for blocks.
     """
-    room, asked = Room.of(training, heldout, comm, device), _MB * store.max_store_mb
+    room, asked = MemoryBudget.of(training, heldout, comm, device), _MB * store.max_store_mb
     if asked:
         _check_asked(room, asked)
         return asked
@@ -126,7 +127,7 @@ def check_enough(needed: int, num_learners: int) -> None:
         raise UserError(f"{found}; {cure}, --store-type byte, or fewer learners")
 
 
-def _check_asked(room: Room, asked: int) -> None:
+def _check_asked(room: MemoryBudget, asked: int) -> None:
     if room.fits(asked):
         return
     found, left, least = room.text(asked), room.left(), room.most(room.least)
@@ -134,7 +135,7 @@ def _check_asked(room: Room, asked: int) -> None:
     raise UserError(f"--max-store-mb {asked // _MB}: the frames of a rank {found}; {cure}")
 
 
-def _streamed(room: Room, data: Path) -> int:
+def _streamed(room: MemoryBudget, data: Path) -> int:
     """The limit for streaming in blocks, which is logged; 0 if all frames fit, but blocks with the reserve do not."""
     found, limit = room.text(0), min(room.left() // _MB, _MOST_STREAMED_MB) * _MB
     if limit <= room.most(room.least):

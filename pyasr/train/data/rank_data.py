@@ -30,7 +30,7 @@ from pyasr.train.training_options import StoreOptions
 
 
 @dataclass
-class Corpus:
+class RankData:
     """Normalised frames of one rank.
 
     mean, inverse_std  statistics of the feature columns over all ranks, float32 (dim,)
@@ -63,7 +63,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
                 over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None,
                 draw: tuple[int, int] = ALL, directory: Path | None = None,
-                limit: Callable[..., int] = limit_of_frames) -> Corpus:  # fmt: skip
+                limit: Callable[..., int] = limit_of_frames) -> RankData:  # fmt: skip
     """This rank's training and held-out frames of `data`, with their `targets`.
 
     share       (k, n): part k of n of the training data; None: no training data
@@ -93,7 +93,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
         measured = heldout.store(np.arange(len(heldout.keys)), 0)
         measured.move(device, dtype)
         frames = open_frames(training, device, dtype, most, seed, comm.rank, draw)
-    return Corpus(frames, measured, mean, inverse_std, packing)
+    return RankData(frames, measured, mean, inverse_std, packing)
 
 
 def check_frames(data: Path, num_frames: int, comm: Comm) -> None:

@@ -64,12 +64,12 @@ def _by_itself(learner):
     """Within the block, steps of the learner need no other rank. At its end, the state of the learner is restored."""
     parameters = learner.flat.master.clone()
     if learner.gradient_sum:
-        learner.gradient_sum.rests = True
+        learner.gradient_sum.is_idle = True
     try:
         with unchanged(learner):
             yield
     finally:
         if learner.gradient_sum:
-            learner.gradient_sum.rests = False
+            learner.gradient_sum.is_idle = False
         learner.flat.master.copy_(parameters)
         learner.flat.refresh()

@@ -15,7 +15,7 @@ DIRECTORY = "learner"  # subdirectory of OUT
 
 
 class OneLearner:
-    """Keeps the parameters of the rank that `speaks`.
+    """Keeps the parameters of the rank whose strategy `is_logger`.
 
     kept   parameters after the last mixing of the last accepted epoch; None before that, and on other ranks
     """
@@ -26,17 +26,17 @@ class OneLearner:
 
     def after_mixing(self, master: torch.Tensor) -> None:
         """Note the parameters of this rank after the last mixing of an epoch."""
-        if self.strategy.speaks:
+        if self.strategy.is_logger:
             self._latest = master.clone()
 
     def end_epoch(self, master: torch.Tensor, accepted: bool) -> None:
         """End an epoch. `master` is the mean of all ranks; `accepted` is False if the schedule returned to earlier parameters."""
-        if accepted and self.strategy.speaks:
+        if accepted and self.strategy.is_logger:
             self.kept = master.clone() if self._latest is None else self._latest
         self._latest = None
 
     def parameters(self, master: torch.Tensor) -> torch.Tensor:
         """Parameters of the learner, on all ranks; `master`, the model of all, is used if none were kept. Every rank must call this."""
         comm, own = self.strategy.comm, master if self.kept is None else self.kept
-        speaker = int(comm.reduce_scalar(comm.rank if self.strategy.speaks else comm.size, "min"))
+        speaker = int(comm.reduce_scalar(comm.rank if self.strategy.is_logger else comm.size, "min"))
         return comm.bcast(own.to("cpu", copy=True), speaker)

@@ -108,7 +108,7 @@ class JobCheckpoints:
         if as_before:
             self.strategy.load_state_dict(found.own["strategy"])
         else:
-            self.strategy.take_up(found.first["strategy"])
+            self.strategy.resume_resized(found.first["strategy"])
         were = "" if as_before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
         self.comm.say(f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}")
         best = found.shared["best"]
@@ -141,7 +141,7 @@ class JobCheckpoints:
         have equal momentum."""
         learner = self.learner
         if found.own:
-            restore = learner.load_state_dict if as_before else learner.take_up
+            restore = learner.load_state_dict if as_before else learner.resume_resized
             restore(found.own["learner"])
             set_random_state(found.own["random"], learner.flat.master.device)
             return

@@ -92,7 +92,7 @@ class Trainer:
         self.reporter.clock.restart()
         while True:
             with self.reporter.clock("data"):
-                x, targets = _NOTHING if self.strategy.rests else next(minibatches, _NOTHING)
+                x, targets = _NOTHING if self.strategy.is_idle else next(minibatches, _NOTHING)
             if x is not None:
                 self.sums += self._learn(x, targets)
                 self.position.own_frames += targets.numel()
@@ -201,10 +201,10 @@ class Trainer:
         return self.comm.bcast_object(self.is_late())
 
     def _report_alone(self, epoch: int) -> None:
-        """Log this rank's own sums, if it is the rank that speaks."""
+        """Log this rank's own sums, if it is the rank that logs."""
         self.skips.report(self.position)
         own = self.totals(np.array(self._take_sums()))
-        if self.strategy.speaks and own.sums[2]:
+        if self.strategy.is_logger and own.sums[2]:
             self.reporter.tell_alone(epoch, self.position.frames_seen, own, self.rate())
             self.check_divergence(own)
 

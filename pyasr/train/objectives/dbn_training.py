@@ -15,7 +15,7 @@ from pyasr.nn.networks.rbm import Rbm
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.train.data.minibatch_stream import Frames
-from pyasr.train.data.rank_data import Corpus, open_corpus
+from pyasr.train.data.rank_data import RankData, open_corpus
 from pyasr.train.data.sample import choose_frames
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.schedules import ScheduleOptions
@@ -57,7 +57,7 @@ def _finished_before(path: Path, input_dim: int, hidden_dim: int) -> list[Rbm]:
     return dbn.rbms
 
 
-def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm]) -> Rbm:
+def _train_next(spec: PretrainSpec, comm: Comm, corpus: RankData, rbms: list[Rbm]) -> Rbm:
     """The next RBM, trained on top of `rbms`."""
     options, number = spec.training, len(rbms) + 1
     schedule_options = layer_schedule(options, gaussian=not rbms)
@@ -80,7 +80,7 @@ def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
     return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
 
 
-def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, number: int, comm: Comm) -> RbmLearner:
+def make_rbm_learner(options: DbnTraining, below: Below, corpus: RankData, number: int, comm: Comm) -> RbmLearner:
     """RBM `number` (1: the Gaussian one) with its initial parameters, which are the same on all ranks; samples differ by rank."""
     mean = mean_activation(corpus.training, below, comm, options.loop.train_seed) if number > 1 else None
     rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)

@@ -13,7 +13,7 @@ from pyasr.parallel.strategies import make_strategy
 from pyasr.sequence.aligned_phones_file import load_aligned_phones
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
-from pyasr.train.data.rank_data import Corpus, open_corpus
+from pyasr.train.data.rank_data import RankData, open_corpus
 from pyasr.train.job.rank_job import make_job, run_and_combine, write_model
 from pyasr.train.objectives.lfmmi_criterion import LfMmi, Numerators
 from pyasr.train.sgd.learner import Learner
@@ -47,7 +47,7 @@ def make_criterion(spec: LfMmiSpec, factor: int) -> LfMmi:
     return LfMmi(graph, numerators, options.objective, options.over_time.phases(factor))
 
 
-def make_network(options: LfMmiTraining, corpus: Corpus, num_pdfs: int, comm: Comm) -> LayeredNetwork | TwoOutputs:
+def make_network(options: LfMmiTraining, corpus: RankData, num_pdfs: int, comm: Comm) -> LayeredNetwork | TwoOutputs:
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     over_time, share, seed = options.over_time, options.regularisation.xent_regularize, options.loop.train_seed
     network = LayeredNetwork(read_network(over_time.network), corpus.input_dim, num_pdfs, over_time.chunk)

@@ -24,7 +24,7 @@ from pyasr.nn.layers.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGra
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner
 from pyasr.nn.networks.feed_forward_pass import FeedForwardPass
 from pyasr.train.sgd.criterion import CrossEntropy
-from pyasr.train.sgd.step_passes import CapturableLearner, LayersPasses, Places, PlainPasses
+from pyasr.train.sgd.step_passes import CapturableLearner, LayersPasses, MinibatchBuffers, PlainPasses
 
 _MAX_WORKERS, _MAX_SHAPES = 14, 4
 
@@ -108,7 +108,7 @@ class CapturedStep:
             side.num_minibatches += 1
         return self.passes.counts.clone()
 
-    def _places_of(self, shape: tuple, x: Tensor, targets: Tensor) -> FeedForwardPass | Places:
+    def _places_of(self, shape: tuple, x: Tensor, targets: Tensor) -> FeedForwardPass | MinibatchBuffers:
         """The buffers of this shape. The buffers of other shapes that are not captured are freed."""
         if shape not in self._places:
             self._places = {known: self._places[known] for known in self._graphs}

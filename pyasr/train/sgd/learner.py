@@ -38,7 +38,7 @@ from pyasr.train.sgd.change_limits import change_factors, limits_of
 from pyasr.train.sgd.completion import Completion
 from pyasr.train.sgd.components import components_of
 from pyasr.train.sgd.criterion import Criterion, CrossEntropy
-from pyasr.train.sgd.nonfinite_guard import Skips, clear_unless
+from pyasr.train.sgd.nonfinite_guard import NonfiniteGuard, clear_unless
 from pyasr.train.training_options import LearnerOptions
 
 
@@ -79,7 +79,7 @@ class Learner:
         self.limits = limits_of(self.components, self.options, self.flat.master.device)
         self.natural_gradient.set_relative_rates({component.name: component.rate for component in self.components})
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
-        self.skips = Skips([component.name for component in self.components], self.flat.master.device)
+        self.skips = NonfiniteGuard([component.name for component in self.components], self.flat.master.device)
         if self.gradient_sum:
             self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
         self.not_captured = why_not(self)
@@ -114,7 +114,7 @@ class Learner:
         """A copy of the network with the master parameters, in float32 on the CPU."""
         return self.network.with_parameters(self.flat.values())
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Restore the state that `state_dict` returned in a job with another number of ranks and thus other minibatches."""
         self.load_state_dict(state)
         self.criterion.forget()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-class Skips:
+class NonfiniteGuard:
     """Counts of skipped minibatches.
 
     parts   names of the parts that are checked, such as the layers of a network

@@ -26,7 +26,7 @@ from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.schedules import Schedule
 from pyasr.train.sgd.criterion import Criterion, Diverged
-from pyasr.train.sgd.nonfinite_guard import Skips, clear_unless
+from pyasr.train.sgd.nonfinite_guard import NonfiniteGuard, clear_unless
 from pyasr.train.totals import Totals
 from pyasr.train.training_options import MomentumOptions
 
@@ -68,7 +68,7 @@ class ReconstructionTotals(Totals):
         return {"reconstruction_error": round(-self.objective, 6), "explosions": int(self.sums[1])}
 
 
-class Reconstruction(Criterion):
+class ReconstructionError(Criterion):
     """The reconstruction error that `RbmLearner` reports. Its step is contrastive divergence, not the gradient of a loss."""
 
     totals = ReconstructionTotals
@@ -99,13 +99,13 @@ class RbmLearner:
 
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine",
                  course: MomentumOptions | None = None):  # fmt: skip
-        self.course, self.criterion = course, Reconstruction("--rbm-lr-low" if rbm.gaussian else "--rbm-lr")
+        self.course, self.criterion = course, ReconstructionError("--rbm-lr-low" if rbm.gaussian else "--rbm-lr")
         self.rbm = self.network = rbm.to(options.torch_device())
         self.below, self.l2, self.momentum = below, l2, 0.0
         self.flat, self.products = FlatParameters(rbm.parameters(), options.torch_dtype()), options.products()
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
-        self.skips, self.num_steps = Skips([name], self.velocity.device), 0
+        self.skips, self.num_steps = NonfiniteGuard([name], self.velocity.device), 0
         self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         self.generator = generator
         self._shrinking, self._least_rows = self.flat.values()[:2], max(LEAST_ROWS, options.minibatch // 2)
@@ -174,7 +174,7 @@ class RbmLearner:
         if state["generator"].shape == self.generator.get_state().shape:  # CPUs and GPUs have generators of different kinds
             self.generator.set_state(state["generator"])
 
-    def take_up(self, state: dict) -> None:
+    def resume_resized(self, state: dict) -> None:
         """Restore the state that `state_dict` returned in a job with another number of ranks."""
         self.load_state_dict(state)
 

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient
 from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient
 from pyasr.nn.layers.preconditioned_layers import NaturalGradient
-from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, Groups, is_plain
+from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, SideGroups, is_plain
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.parallel.mixing.gradient_sum import GradientSum
 from pyasr.tensor.squares import Number
 from pyasr.tensor.step_kernels import Verdict, descend
 from pyasr.train.sgd.components import Component
 from pyasr.train.sgd.criterion import Criterion
-from pyasr.train.sgd.nonfinite_guard import Skips
+from pyasr.train.sgd.nonfinite_guard import NonfiniteGuard
 from pyasr.train.training_options import LearnerOptions
 
 
@@ -33,7 +33,7 @@ class CapturableLearner(Protocol):
     components: list[Component]
     limits: Tensor | None
     velocity: Tensor | None
-    skips: Skips
+    skips: NonfiniteGuard
     gradient_sum: GradientSum | None
     num_steps: int
 
@@ -58,7 +58,7 @@ class PlainPasses:
 
         inputs, outputs, self._groups = [layer.input for layer in layers], [layer.output for layer in layers], None
         if layers:
-            self._groups = Groups(group(inputs[:1], True, weights[0].shape[1]), group(inputs[1:], True, weights[-1].shape[1]),
+            self._groups = SideGroups(group(inputs[:1], True, weights[0].shape[1]), group(inputs[1:], True, weights[-1].shape[1]),
                                   group(outputs[:-1], False, len(weights[0])), group(outputs[-1:], False, len(weights[-1])))  # fmt: skip
         self.groups = list(self._groups or ())
         device = flat.master.device
@@ -88,7 +88,7 @@ class PlainPasses:
                 descend(flat.master[span], flat.grad[span], flat.work[span], factor, relative)
 
 
-class Places:
+class MinibatchBuffers:
     """Buffers for inputs and targets of a minibatch."""
 
     def __init__(self, x: Tensor, targets: Tensor):
@@ -109,11 +109,11 @@ class LayersPasses:
         side.lagged = lagged.precondition
         return lagged
 
-    def places(self, x: Tensor, targets: Tensor) -> Places:
+    def places(self, x: Tensor, targets: Tensor) -> MinibatchBuffers:
         """Buffers for minibatches of this shape."""
-        return Places(x, targets)
+        return MinibatchBuffers(x, targets)
 
-    def work(self, places: Places, looks: bool, change_scale: float) -> None:
+    def work(self, places: MinibatchBuffers, looks: bool, change_scale: float) -> None:
         """Run the step."""
         for group in self.groups:
             group.looks = looks

@@ -72,7 +72,7 @@ class OwnRandom:
 
 
 @dataclass
-class Course:
+class LearnerRecord:
     """Record of a learner's training.
 
     history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
@@ -98,7 +98,7 @@ class VirtualTrainer(Trainer):
     course   filled while the job runs, so that it is available if the job diverges
     """
 
-    def __init__(self, time: ComputeTime, seed: int, course: Course, *arguments):
+    def __init__(self, time: ComputeTime, seed: int, course: LearnerRecord, *arguments):
         super().__init__(*arguments)
         self.compute_time, self.course, self._computed = time, course, 0.0
         self._stream = generator(seed, "computing time", self.comm.rank)
@@ -176,7 +176,7 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     `verdict` on the model (None if nothing is held out).
     """
     _check_room(spec, options.num_learners)
-    courses = [Course() for _ in range(options.num_learners)]
+    courses = [LearnerRecord() for _ in range(options.num_learners)]
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
@@ -205,7 +205,7 @@ def shards_for(training: DnnTraining) -> Callable[..., Shard]:
     return Shard if training.store.max_store_mb or training.perturb.vtlp else SharedShards()
 
 
-def _result(courses: list[Course]) -> dict:
+def _result(courses: list[LearnerRecord]) -> dict:
     """Summary of all learners' courses. The history is that of the first learner, which is the same for all."""
     history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
     computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyasr.base.cli.option_uses import unless_is
 from pyasr.base.cli.options import option
-from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import ComputeTime
 from pyasr.train.steps.dnn_step import TrainSpec
 
@@ -32,11 +32,11 @@ class VirtualOptions:
                                       only=unless_is("learners-per-host", 1), rare=True)  # fmt: skip
     virtual_seed: int = option(0, "seed of the computing times", rare=True)
 
-    def network(self, num_bytes: int) -> Network:
+    def network(self, num_bytes: int) -> ClusterNetwork:
         """A communication network that takes as long for `num_bytes` as the real one for `model_mb`."""
         scale = _MB * (num_bytes / (_MB * self.model_mb) if self.model_mb else 1.0)
         between, within = scale * self.bandwidth_mb, scale * self.host_bandwidth_mb
-        return Network(self.latency_s, between, self.learners_per_host, intra_host_bandwidth=within, packet=_PACKET)
+        return ClusterNetwork(self.latency_s, between, self.learners_per_host, intra_host_bandwidth=within, packet=_PACKET)
 
     def compute_time(self) -> ComputeTime:
         """Distribution of the computing time of a minibatch."""

@@ -139,7 +139,7 @@ def test_processes_that_need_kernels_at_once_compile_each_of_them_once(tmp_path,
 
 def test_a_process_stops_waiting_for_one_that_is_suspended(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_turns, "_PATIENCE_S", 0.1)
-    turn = kernel_turns.Turn(tmp_path / "kernel.lock")
+    turn = kernel_turns.CompileTurn(tmp_path / "kernel.lock")
     with (tmp_path / "kernel.lock").open("w") as of_another:
         fcntl.flock(of_another, fcntl.LOCK_EX)
         turn.take()
@@ -147,7 +147,7 @@ def test_a_process_stops_waiting_for_one_that_is_suspended(tmp_path, monkeypatch
 
 
 def test_kernels_can_be_compiled_where_no_lock_can_be_made(tmp_path):
-    turn = kernel_turns.Turn(tmp_path / "nowhere/kernel.lock")
+    turn = kernel_turns.CompileTurn(tmp_path / "nowhere/kernel.lock")
     turn.take()
     turn.end()
 

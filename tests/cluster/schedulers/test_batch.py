@@ -21,7 +21,7 @@ from pyasr.cluster.schedulers.batch import BatchRunner, script, script_path, sub
 from pyasr.cluster.schedulers.grid_engine import GridEngine
 from pyasr.cluster.schedulers.scheduler import Fate, submit
 from pyasr.cluster.schedulers.slurm import Slurm, fate
-from pyasr.liveness.heartbeat import Ear, Heart, forget, hearts_in, hearts_of
+from pyasr.liveness.heartbeat import Heartbeat, HeartbeatReader, forget, hearts_in, hearts_of
 
 SBATCH = """#!/bin/bash
 for word; do [[ $word != --array=* ]] || tasks=${word#*=}; done
@@ -261,7 +261,7 @@ def asking(tmp_path):
 
     def begin(says):
         hearts = hearts_of(tmp_path / "x.spec.json")
-        Heart(hearts, 1).introduce("rank 0 of 1")
+        Heartbeat(hearts, 1).introduce("rank 0 of 1")
         words = ["--num-ranks", "1", "--done-marker", str(tmp_path / "x.spec.done"), str(tmp_path / "x.log"), "true"]
         runner = BatchRunner(parse_request(words), Says(says, hearts))
         runner.left = {1: "7"}
@@ -277,7 +277,7 @@ class Says(Slurm):
         self.says, self.hearts = says, hearts
 
     def fates(self, number, tasks):
-        Heart(self.hearts, 2).introduce("rank 0 of 1 on a node that answers late")
+        Heartbeat(self.hearts, 2).introduce("rank 0 of 1 on a node that answers late")
         return {0: self.says}
 
 
@@ -291,7 +291,7 @@ def test_what_ranks_have_left_of_a_job_that_waits_again(asking):
 def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, capsys):
     """They stand still as those of a frozen host do, which Slurm believes to run for some time."""
     hearts, ask = asking(fate({"JobState": state}))
-    ear = Ear(hearts, 1, timeout_s=20.0)
+    ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
     told = []
     for _ in range(100):
         ask()

@@ -17,7 +17,7 @@ from pyasr.data.transcripts.ctm import CtmLine
 from pyasr.decode.ctc.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.ctc.ctc_lists import list_lattice
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder
-from pyasr.decode.decoding.ctc_dir import GREEDY, PREFIX, SEARCHES, WFST, CtcSpec, decode_shard, load_network
+from pyasr.decode.decoding.ctc_dir import GREEDY, PREFIX, SEARCHES, WFST, CtcDecodeSpec, decode_shard, load_network
 from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.lattices.lattice import best_path, sweep
 from pyasr.decode.lattices.lattice_io import read_either
@@ -113,7 +113,7 @@ def test_lists_by_several_threads(exp, tmp_path, monkeypatch):
 
     for num_threads in (1, 2):
         (tmp_path / str(num_threads)).mkdir()
-        decode_shard(CtcSpec(PREFIX, exp / "data", exp, exp / "units", tmp_path / str(num_threads), 1, num_threads, exp / "post.scp"), 1)
+        decode_shard(CtcDecodeSpec(PREFIX, exp / "data", exp, exp / "units", tmp_path / str(num_threads), 1, num_threads, exp / "post.scp"), 1)
         monkeypatch.setattr(PrefixDecoder, "decode", search_together)
     assert (tmp_path / "1/nbest.1.txt").read_text() == (tmp_path / "2/nbest.1.txt").read_text() != ""
 
@@ -190,7 +190,7 @@ def test_frames_that_the_network_leaves_out_are_an_input_of_the_search_in_a_grap
     """Real-time factors depend on the frame subsampling."""
     write_subsampling(tmp_path, 3)
     for search in SEARCHES:
-        spec = CtcSpec(search, exp / "data", tmp_path, exp / "units", tmp_path, 1, 1, exp / "post.scp", exp / "graph")
+        spec = CtcDecodeSpec(search, exp / "data", tmp_path, exp / "units", tmp_path, 1, 1, exp / "post.scp", exp / "graph")
         assert (tmp_path / SUBSAMPLING in spec.input_files()) == (search == WFST)
 
 
@@ -239,7 +239,7 @@ def test_threads_that_decode_compute_on_one_core_each(exp, tmp_path, monkeypatch
     monkeypatch.setattr(AcousticModel, "log_posteriors", lambda *words: seen.append(torch.get_num_threads()) or compute(*words))
     torch.set_num_threads(3)
     try:
-        decode_shard(CtcSpec(GREEDY, tmp_path / "data", tmp_path, exp / "units", tmp_path, 1, num_threads), 1)
+        decode_shard(CtcDecodeSpec(GREEDY, tmp_path / "data", tmp_path, exp / "units", tmp_path, 1, num_threads), 1)
     finally:
         torch.set_num_threads(before)
     assert seen == [num_cores] * len(TEXT)
@@ -257,7 +257,7 @@ def test_what_is_decoded_again_when_it_changes(tmp_path):
     for path in (data / "feats.scp", data / "utt2spk", data / "cmvn.scp", net / "final.nnet", net / "final.mat", units / "units.txt"):
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    spec = CtcSpec("greedy", data, net, units, tmp_path / "out", 1, 1)
+    spec = CtcDecodeSpec("greedy", data, net, units, tmp_path / "out", 1, 1)
     for cmvn, tables in (("speaker", ["cmvn.scp", "feats.scp", "utt2spk"]), ("none", ["feats.scp", "utt2spk"])):
         InputOptions(cmvn=cmvn).save(net)
         found = sorted(str(path.relative_to(tmp_path)) for path in spec.input_files())
@@ -277,7 +277,7 @@ def test_features_of_another_kind_than_the_networks_are_refused(tmp_path):
         (tmp_path / path).touch()
     InputOptions(cmvn="none").save(tmp_path / "net")
     keep_origin(tmp_path / "net", tmp_path / "train")
-    spec = CtcSpec("greedy", tmp_path / "test", tmp_path / "net", tmp_path / "units", tmp_path / "out", 1, 1)
+    spec = CtcDecodeSpec("greedy", tmp_path / "test", tmp_path / "net", tmp_path / "units", tmp_path / "out", 1, 1)
     sentence = r"test: its features differ from those on which \S*net was trained \(MFCC, not log mel energies\)"
     with pytest.raises(UserError, match=sentence):
         spec.input_files()

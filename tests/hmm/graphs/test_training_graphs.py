@@ -9,7 +9,7 @@ from pyasr.base.errors import UserError
 from pyasr.hmm.align.viterbi import AlignOptions, align, align_equal, align_gmm
 from pyasr.hmm.graphs.training_graphs import GraphCompiler, transition_costs
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, Table, monophone_tree
+from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, TreeTable, monophone_tree
 from pyasr.io.openfst import Fst
 from pyasr.lang.lexicons.lexicon_fst import OptionalSilence, Pronunciations, lexicon_fst
 from pyasr.lang.lexicons.silence_lexicon_fst import silence_lexicon_fst
@@ -113,7 +113,7 @@ def test_many_utterances_at_once_are_as_one_by_one():
 
 def test_contexts_with_equal_hmms_share_nodes():
     tree = triphone_tree()
-    wide = ContextTree(3, 1, Table(1, (None, *[Table(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])))
+    wide = ContextTree(3, 1, TreeTable(1, (None, *[TreeTable(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])))
     small = GraphCompiler(lexicon(), random_transitions(wide), wide).compile({"utt": [1, 3, 1]})[0]["utt"]
     mono = GraphCompiler(lexicon(), random_transitions(MONO), MONO).compile({"utt": [1, 3, 1]})[0]["utt"]
     large = GraphCompiler(lexicon(), random_transitions(tree), tree).compile({"utt": [1, 3, 1]})[0]["utt"]
@@ -215,7 +215,7 @@ def test_lexicon_of_other_phones():
 
 
 def test_wide_contexts_are_refused():
-    wide = ContextTree(5, 2, Table(2, (None, *[Table(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])))
+    wide = ContextTree(5, 2, TreeTable(2, (None, *[TreeTable(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])))
     with pytest.raises(UserError, match="context of 5 phones"):
         GraphCompiler(lexicon(), TransitionModel.from_tree(topology(), wide), wide)
 

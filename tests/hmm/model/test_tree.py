@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.hmm.model.tree import NO_ANSWER, ContextTree, Leaf, Split, Table, monophone_tree
+from pyasr.hmm.model.tree import NO_ANSWER, ContextTree, Leaf, Split, TreeTable, monophone_tree
 from pyasr.io.kaldi_objects import KaldiReader
 
 PHONES = [0, 1, 2, 3, 4, 5, 7, 8]
@@ -57,7 +57,7 @@ def random_tree(rng, depth):
     key = int(rng.integers(-1, 3))
     if rng.random() < 0.3:
         size = int(rng.integers(1, 9))
-        return Table(key, tuple(random_tree(rng, depth - 1) if rng.random() < 0.8 else None for _ in range(size)))
+        return TreeTable(key, tuple(random_tree(rng, depth - 1) if rng.random() < 0.8 else None for _ in range(size)))
     values = frozenset(rng.choice(9, rng.integers(0, 5), replace=False).tolist())
     return Split(key, values, random_tree(rng, depth - 1), random_tree(rng, depth - 1))
 

@@ -19,7 +19,7 @@ from pyasr.hmm.shards.frame_file import FrameFile, Scratch
 from pyasr.hmm.training import train_gmm
 from pyasr.hmm.training.align_fmllr import AlignFmllrSpec, align_rank
 from pyasr.hmm.training.train_deltas import train_rank as train_deltas_rank
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
 from pyasr.hmm.training.train_lda_mllt import train_rank as train_lda_mllt_rank
 from pyasr.hmm.training.train_mono import MonoSpec
@@ -33,7 +33,7 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
-TRAIN = TrainOptions(ScheduleOptions(num_iters=4, max_iter_inc=2, num_gauss=60, realign_iters="2"), ALIGN, UPDATE)
+TRAIN = TrainOptions(GmmScheduleOptions(num_iters=4, max_iter_inc=2, num_gauss=60, realign_iters="2"), ALIGN, UPDATE)
 FMLLR = FmllrOptions(fmllr_min_count=100.0)
 BLOCK = 16
 
@@ -215,10 +215,10 @@ def test_resumed_ranks_read_their_own_alignments(corpus, tmp_path, monkeypatch, 
             of_rank = read.setdefault(trainer.comm.rank, set())
             return saved(trainer, kind, count, lambda path: of_rank.add(path.name.split(".")[2]) or reader(path))
 
-        monkeypatch.setattr(train_gmm.Trainer, "_saved", watched)
+        monkeypatch.setattr(train_gmm.GmmTrainer, "_saved", watched)
         train_mono_rank(spec, comm)
 
-    saved = train_gmm.Trainer._saved
+    saved = train_gmm.GmmTrainer._saved
     run_threads(num_ranks, run)
     assert [read[rank] for rank in range(num_ranks)] == archives
     assert sum(len(dict(iterate_int_vectors(path))) for path in tmp_path.glob("ali.*.gz")) == 40

@@ -11,7 +11,7 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.shards import shard_store
 from pyasr.hmm.shards.adaptable_shard import AdaptableShard
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions, reserve, zeros
 from pyasr.hmm.transforms.mllt import MlltStats
 from pyasr.io.ark import ArkWriter
@@ -40,7 +40,7 @@ def long_corpus(corpus, tmp_path_factory):
     return data
 
 
-def aligned(shard: Shard, num_tids: int) -> Shard:
+def aligned(shard: GmmShard, num_tids: int) -> GmmShard:
     """With a random alignment."""
     shard.alignment[:] = np.random.default_rng(1).integers(1, num_tids + 1, shard.num_frames)
     return shard
@@ -81,7 +81,7 @@ def test_frames_stay_in_memory_or_on_disk(corpus, long_corpus, tmp_path, monkeyp
     trans, read = random_transitions(triphone_tree()), []
     model = random_model(trans.num_pdfs, 2, 13)
     reader, folder = FeatureReader(long_corpus, InputOptions(cmvn="none")), tmp_path if on_disk else None
-    own = Shard.load(reader, LangDir(corpus[1]), 1, 1, MemoryOptions(limit), folder=folder)
+    own = GmmShard.load(reader, LangDir(corpus[1]), 1, 1, MemoryOptions(limit), folder=folder)
     aligned(own, trans.num_tids)
     real = own.features
     monkeypatch.setattr(own, "features", lambda index: read.append(index) or real(index))
@@ -127,7 +127,7 @@ def test_large_arrays_lie_on_disk(tmp_path):
 
 
 def test_features_that_change_meanwhile_are_told(corpus, tmp_path):
-    own = Shard.load(FeatureReader(corpus[0], InputOptions()), LangDir(corpus[1]), 1, 1)
+    own = GmmShard.load(FeatureReader(corpus[0], InputOptions()), LangDir(corpus[1]), 1, 1)
     utt = own.keys[2]
     own.reader._table = {**dict(own.reader._table.items()), utt: own.reader._table[own.keys[3]]}
     with pytest.raises(UserError, match=f"data: {utt} has .* frames now, but had .* when this program started"):

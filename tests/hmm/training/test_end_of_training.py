@@ -11,14 +11,14 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.training import train_gmm, train_mono, train_sat
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec
 from pyasr.hmm.training.train_sat import SatOptions, SatSpec
 from pyasr.hmm.training.train_triphones import TreeOptions, TriphoneSpec
 from pyasr.hmm.transforms.fmllr import FmllrOptions
 from pyasr.parallel.communication.rank_threads import run_threads
 
-TRAIN = TrainOptions(ScheduleOptions(num_iters=3, max_iter_inc=2, num_gauss=50, realign_iters="1 2"),
+TRAIN = TrainOptions(GmmScheduleOptions(num_iters=3, max_iter_inc=2, num_gauss=50, realign_iters="1 2"),
                      AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0))  # fmt: skip
 CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "open"}  # audit events; removals below a directory have names without it
 

@@ -15,7 +15,7 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.training.align_gmm import AlignSpec, parts_to_align
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec, train_rank
 from pyasr.parallel.communication.comm import SoloComm
 
@@ -29,7 +29,7 @@ def spec(tmp_path_factory) -> AlignSpec:
     corpus = write_corpus(path / "corpus", num_utterances=8, seed=5, strength=0.25)
     for name in ("mono", "ali"):
         (path / name).mkdir()
-    train = TrainOptions(ScheduleOptions(num_iters=2, num_gauss=20, realign_iters="1"), AlignOptions(), GmmUpdateOptions(min_count=5.0))
+    train = TrainOptions(GmmScheduleOptions(num_iters=2, num_gauss=20, realign_iters="1"), AlignOptions(), GmmUpdateOptions(min_count=5.0))
     train_rank(MonoSpec(*corpus, path / "mono", train, InputOptions()), SoloComm())
     return AlignSpec(*corpus, path / "mono", path / "ali", 1, AlignOptions(), 1.0)
 

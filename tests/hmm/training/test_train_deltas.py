@@ -15,10 +15,10 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model.model_file import read_model, read_tree
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.training import train_gmm, train_triphones
 from pyasr.hmm.training.train_deltas import train_rank
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec
 from pyasr.hmm.training.train_mono import train_rank as train_mono_rank
 from pyasr.hmm.training.train_triphones import TreeOptions, TriphoneSpec
@@ -29,8 +29,8 @@ from pyasr.parallel.communication.rank_threads import run_threads
 
 INPUTS = InputOptions(deltas=1)
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
-MONO = TrainOptions(ScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)
-DELTAS = TrainOptions(ScheduleOptions(num_iters=7, max_iter_inc=4, num_gauss=120, realign_iters="3 5"), ALIGN, UPDATE)
+MONO = TrainOptions(GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)
+DELTAS = TrainOptions(GmmScheduleOptions(num_iters=7, max_iter_inc=4, num_gauss=120, realign_iters="3 5"), ALIGN, UPDATE)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def tri(corpus, mono, tmp_path_factory):
 
 def log_like_per_frame(corpus, directory: Path) -> float:
     trans, gmm = read_model(directory / "final.mdl")
-    shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
+    shard = GmmShard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(directory), trans.num_tids, directory)
     stats, _ = shard.accumulate(trans, gmm)
     return stats.log_like / stats.num_frames
@@ -149,7 +149,7 @@ def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, n
         return calls[-1][1]
 
     monkeypatch.setattr(train_triphones, "make_questions", watched)
-    short = dataclasses.replace(MONO, schedule=ScheduleOptions(num_iters=2, max_iter_inc=1, num_gauss=20, realign_iters="1"))
+    short = dataclasses.replace(MONO, schedule=GmmScheduleOptions(num_iters=2, max_iter_inc=1, num_gauss=20, realign_iters="1"))
     train_mono_rank(MonoSpec(data, lang, tmp_path / "mono", short, INPUTS), SoloComm())
     spec = TriphoneSpec(data, lang, tmp_path / "mono", tmp_path, TreeOptions(num_leaves=20), short, INPUTS)
     train_rank(spec, SoloComm())

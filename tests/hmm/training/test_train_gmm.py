@@ -22,10 +22,10 @@ from pyasr.hmm.graphs.transcript_ids import read_words
 from pyasr.hmm.model.gmm_dir import check_phones
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model.model_file import read_model, read_tree
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.training import train_gmm
 from pyasr.hmm.training.align_gmm import AlignSpec, align_shard, merge_reports
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions, read_vector
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions, read_vector
 from pyasr.hmm.training.train_mono import MonoSpec, train_rank
 from pyasr.io.ark import ArkWriter, load_all, read_scp
 from pyasr.io.int_vectors import read_job_archives
@@ -35,7 +35,7 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 ROOT = Path(__file__).parents[3]
-SCHEDULE = ScheduleOptions(num_iters=8, max_iter_inc=5, num_gauss=60, realign_iters="1 2 4 6", first_beam=20.0)
+SCHEDULE = GmmScheduleOptions(num_iters=8, max_iter_inc=5, num_gauss=60, realign_iters="1 2 4 6", first_beam=20.0)
 TRAIN = TrainOptions(SCHEDULE, AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0))
 INPUTS = InputOptions(deltas=0)
 
@@ -89,7 +89,7 @@ def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
 def test_the_training_finds_the_phones(corpus, mono):
     """Frames were drawn with variance 1 around distant means; the Gaussians are the same."""
     trans, gmm = read_model(mono / "final.mdl")
-    shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
+    shard = GmmShard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(mono), trans.num_tids, mono)
     stats, _ = shard.accumulate(trans, gmm)
     truth = -0.5 * DIM * (np.log(2 * np.pi) + 1)
@@ -139,14 +139,14 @@ def test_killed_training_goes_on_to_the_same_result(corpus, mono, tmp_path, monk
 
 def test_objective_only_falls_where_mixtures_or_alignments_change(corpus, tmp_path, monkeypatch):
     seen = []
-    real = train_gmm.Trainer._updated
+    real = train_gmm.GmmTrainer._updated
 
     def spy(self, x, model, stats, counts):
         seen.append((x, stats.log_like / stats.num_frames, model.gmm.num_gauss))
         return real(self, x, model, stats, counts)
 
-    monkeypatch.setattr(train_gmm.Trainer, "_updated", spy)
-    schedule = ScheduleOptions(num_iters=14, max_iter_inc=3, num_gauss=60, realign_iters="1 2 5 9", first_beam=20.0)
+    monkeypatch.setattr(train_gmm.GmmTrainer, "_updated", spy)
+    schedule = GmmScheduleOptions(num_iters=14, max_iter_inc=3, num_gauss=60, realign_iters="1 2 5 9", first_beam=20.0)
     train(corpus, tmp_path / "out", options=TrainOptions(schedule, TRAIN.align, TRAIN.update))
     compared = 0
     for (_, before, num_before), (x, after, num_after) in zip(seen, seen[1:]):
@@ -158,7 +158,7 @@ def test_objective_only_falls_where_mixtures_or_alignments_change(corpus, tmp_pa
 
 def test_number_of_gaussians_follows_the_schedule(mono):
     assert read_model(mono / "final.mdl")[1].num_gauss <= 60
-    schedule = ScheduleOptions(num_gauss=1000, max_iter_inc=30)
+    schedule = GmmScheduleOptions(num_gauss=1000, max_iter_inc=30)
     assert [schedule.target(x, 130) for x in (0, 1, 2, 30, 31, 39)] == [130, 130, 159, 971, 1000, 1000]
 
 
@@ -180,7 +180,7 @@ def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
     words, failed = read_words(data, LangDir(lang), sorted(read_table(data / "utt2spk")))
     assert failed == {"s0-000": "its transcript is empty", "s2-002": "no line in text"}
     assert (words["s1-001"] == LangDir(lang).oov).all()
-    shard = Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
+    shard = GmmShard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
     assert shard.failed.keys() == {"s0-000", "s2-002", "s3-003"} and "s1-001" in shard.keys
     train((data, lang), tmp_path / "out")
     assert read_job_archives(tmp_path / "out").keys() == set(shard.keys)
@@ -192,7 +192,7 @@ def test_features_that_are_not_finite_or_without_frames(corpus, tmp_path):
         writer.write("s1-001", np.array([[0.0, np.nan, 1.0, 2.0]] * 20, np.float32))
         writer.write("s2-002", np.zeros((0, 0), np.float32))
     write_table(data / "feats.scp", read_scp(data / "feats.scp") | read_scp(tmp_path / "more.scp"))
-    assert Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1).failed == {
+    assert GmmShard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1).failed == {
         "s1-001": "its features are not finite", "s2-002": "its features have no frames"}
 
 
@@ -207,7 +207,7 @@ def test_a_text_of_another_vocabulary_is_an_error(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), "STRANGE WORDS"))
     with pytest.raises(UserError, match="data/text: none of its words is in .*words.txt .it begins with 'STRANGE WORDS'."):
-        Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
+        GmmShard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
 
 
 def with_constant(corpus, data: Path, columns: list[int]) -> None:
@@ -235,7 +235,7 @@ def test_columns_of_one_number_are_named(corpus, tmp_path, num_ranks, cmvn):
 
 
 def test_alignments_that_do_not_fit(corpus, mono):
-    shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
+    shard = GmmShard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     alignments = read_job_archives(mono)
     num_tids = read_model(mono / "final.mdl")[0].num_tids
     utt = shard.keys[3]
@@ -312,6 +312,6 @@ def test_missing_features_are_one_sentence(corpus, tmp_path):
 
 
 def test_solo_communicator_trains_too(corpus, tmp_path):
-    options = TrainOptions(ScheduleOptions(num_iters=2, num_gauss=40), TRAIN.align, TRAIN.update)
+    options = TrainOptions(GmmScheduleOptions(num_iters=2, num_gauss=40), TRAIN.align, TRAIN.update)
     train_rank(spec_of(corpus, tmp_path / "out", options), SoloComm())
     assert (tmp_path / "out/final.mdl").exists()

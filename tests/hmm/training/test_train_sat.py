@@ -16,10 +16,10 @@ from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.model.gmm_dir import copy_model
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model.model_file import first_pass_model, read_model
-from pyasr.hmm.shards.gmm_shard import Shard
+from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.training import train_gmm
 from pyasr.hmm.training.align_fmllr import AlignFmllrSpec, align_rank
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
 from pyasr.hmm.training.train_lda_mllt import train_rank as train_lda_mllt_rank
 from pyasr.hmm.training.train_mono import MonoSpec
@@ -35,8 +35,8 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
-MONO = TrainOptions(ScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)
-SECOND = TrainOptions(ScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=80, realign_iters="3"), ALIGN, UPDATE)
+MONO = TrainOptions(GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)
+SECOND = TrainOptions(GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=80, realign_iters="3"), ALIGN, UPDATE)
 SPLICED, TREE = InputOptions(splice_left=1, splice_right=1), TreeOptions(num_leaves=40, cluster_thresh=0.0)
 LDA_DIM = 6
 SPEAKERS = ["s0", "s1", "s2", "s3"]
@@ -99,7 +99,7 @@ def lda_sat(corpus, lda, tmp_path_factory):
 def log_like(corpus, model: Path, ali_dir: Path, transform_dir: Path | None = None) -> float:
     """Log-likelihood per frame of the alignments in `ali_dir`, without the transforms' log-determinants."""
     trans, gmm = read_model(model)
-    shard = Shard.load(open_features(corpus[0], model.parent, transform_dir), LangDir(corpus[1]), 1, 1)
+    shard = GmmShard.load(open_features(corpus[0], model.parent, transform_dir), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(ali_dir), trans.num_tids, ali_dir)
     stats, _ = shard.accumulate(trans, gmm)
     return stats.log_like / stats.num_frames

@@ -20,7 +20,7 @@ from pyasr.hmm.model.gmm_dir import copy_model, write_static_files
 from pyasr.hmm.model.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model.model_file import read_model
 from pyasr.hmm.training.align_gmm import AlignSpec, align_shard
-from pyasr.hmm.training.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec, train_rank
 from pyasr.hmm.training.warp_factors import (
     VtlnOptions,
@@ -89,7 +89,7 @@ def system(tmp_path_factory):
     write_lang(DictDir(lexicon, [("SIL",), ("SPN",)], [(vowel,) for vowel in VOWELS], "SIL", []), "<unk>", LangOptions(), lang)
     for name in ("text", "utt2spk", "feats.scp", "cmvn.scp"):
         write_table(train / name, {key: value for key, value in read_table(data / name).items() if key.startswith("neutral")})
-    schedule = ScheduleOptions(num_iters=12, max_iter_inc=8, num_gauss=40, realign_iters="1 2 3 4 6 8 10", first_beam=20.0)
+    schedule = GmmScheduleOptions(num_iters=12, max_iter_inc=8, num_gauss=40, realign_iters="1 2 3 4 6 8 10", first_beam=20.0)
     beams = AlignOptions(beam=100.0, retry_beam=400.0)
     train_rank(MonoSpec(train, lang, mono, TrainOptions(schedule, beams, GmmUpdateOptions(min_count=5.0)), INPUTS), SoloComm())
     align_shard(AlignSpec(data, lang, mono, ali, 1, beams, 1.0), 1)

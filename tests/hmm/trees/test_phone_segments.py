@@ -7,13 +7,13 @@ from tree_toys import SETS, alignment_of, random_corpus, topology
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.topology import Topology, left_to_right
 from pyasr.hmm.model.transitions import TransitionModel
-from pyasr.hmm.model.tree import ContextTree, Leaf, Split, Table, monophone_tree
+from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable, monophone_tree
 from pyasr.hmm.trees.phone_segments import convert_alignment, convert_alignments, split_to_phones
 
 TOPO = topology()
 MONO_TREE = monophone_tree(SETS, {phone: 3 for phone in TOPO.phones})
 MONO = TransitionModel.from_tree(TOPO, MONO_TREE)
-_states = [Table(-1, tuple(Leaf(3 * i + c) for c in range(3))) for i in range(5)]
+_states = [TreeTable(-1, tuple(Leaf(3 * i + c) for c in range(3))) for i in range(5)]
 TRI_TREE = ContextTree(3, 1, Split(1, frozenset({1, 2}), _states[0], Split(0, frozenset({0, 1, 3}), _states[1], Split(
     2, frozenset({4, 5, 0}), Split(1, frozenset({3, 5}), _states[2], _states[3]), _states[4]))))
 TRI = TransitionModel.from_tree(TOPO, TRI_TREE)

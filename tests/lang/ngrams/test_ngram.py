@@ -15,7 +15,7 @@ from steps_here import run_here
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.fingerprint import read_done
-from pyasr.lang.ngrams.arpa import Scorer, perplexity, read_arpa, write_arpa
+from pyasr.lang.ngrams.arpa import NgramScorer, perplexity, read_arpa, write_arpa
 from pyasr.lang.ngrams.ngram import discounts, estimate
 from pyasr.lang.ngrams.train_lm import NgramOptions, make_lm, read_ids, train
 from pyasr.lang.ngrams.vocabulary import read_vocabulary
@@ -176,7 +176,7 @@ def test_scorer_agrees_with_reading_the_tables():
     probability = Reader(model)
     sentence = ["w1", "w2", "w7", "w7", "w0", "w199"]
     ids = np.array([model.index[word] for word in sentence])
-    scores = Scorer(model).sentence_scores(ids, np.array([len(ids)]), model.index["<s>"], model.index["</s>"])
+    scores = NgramScorer(model).sentence_scores(ids, np.array([len(ids)]), model.index["<s>"], model.index["</s>"])
     tokens = ["<s>", *sentence, "</s>"]
     for i, value in enumerate(scores, 1):
         assert value == pytest.approx(math.log10(probability(tuple(tokens[max(0, i - 2) : i]), tokens[i])), abs=1e-9)

@@ -13,7 +13,7 @@ from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient, Looks
 from pyasr.nn.layers.natural_gradient import NUM_FIRST_UPDATES
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
-from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, Groups, is_plain
+from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, SideGroups, is_plain
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.tensor.step_kernels import Verdict
 
@@ -62,30 +62,30 @@ def by_autograd(network: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor,
     return loss.detach(), (logits.argmax(1) == targets).sum()
 
 
-def groups_of(natural_gradient) -> Groups:
+def groups_of(natural_gradient) -> SideGroups:
     layers = list(natural_gradient.layers.values())
     inputs, outputs = [layer.input for layer in layers], [layer.output for layer in layers]
 
     def group(sides, ones, width):
         return LaggedNaturalGradient(sides, ones, width, torch.float64)
 
-    return Groups(group(inputs[:1], True, DIM), group(inputs[1:], True, HIDDEN), group(outputs[:-1], False, HIDDEN),
+    return SideGroups(group(inputs[:1], True, DIM), group(inputs[1:], True, HIDDEN), group(outputs[:-1], False, HIDDEN),
                   group(outputs[-1:], False, NUM_PDFS + PADDING))  # fmt: skip
 
 
-def make_verdict(groups: Groups | None, num_layers: int) -> Verdict:
+def make_verdict(groups: SideGroups | None, num_layers: int) -> Verdict:
     return Verdict([torch.zeros_like(group.traces) for group in groups or ()], torch.zeros(num_layers, dtype=torch.float64),
                    torch.zeros(3, dtype=torch.float64), torch.zeros(num_layers + 2, dtype=torch.int64))  # fmt: skip
 
 
-def take_answers(groups: Groups) -> None:
+def take_answers(groups: SideGroups) -> None:
     for group in groups:
         if (taken := group.take()) is not None:
             group.mix.copy_(torch.from_numpy(taken[0]))
             group.inverse_units[:, 0, 0] = torch.from_numpy(taken[1])
 
 
-def answer(groups: Groups) -> None:
+def answer(groups: SideGroups) -> None:
     for group in groups:
         group.answer(Looks(group.gram.numpy().copy(), group.traces.numpy().copy(), group.inverse_units[:, 0, 0].numpy().copy(), NUM_ROWS))
 
@@ -96,7 +96,7 @@ class Case:
 
     network: FeedForward
     passes: FeedForwardPass
-    groups: Groups | None
+    groups: SideGroups | None
 
     def step(self, x: Tensor, targets: Tensor) -> Verdict:
         if self.groups:
@@ -111,7 +111,7 @@ class Case:
 
 
 def make_case(activation: str = "sigmoid", kind: str = "online", hidden_layers: int = 3) -> Case:
-    def trained() -> tuple[FeedForward, Groups | None]:
+    def trained() -> tuple[FeedForward, SideGroups | None]:
         network = make_network(activation, hidden_layers)
         natural_gradient = precondition(network, NaturalGradientOptions(natural_gradient=kind, ng_update_period=1))
         for minibatch in minibatches(NUM_FIRST_UPDATES + 1):

@@ -23,7 +23,7 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
             strategy.begin_epoch(num_frames, 10)
             own, last = 0, False
             while not last:
-                frames = 0 if strategy.rests else 10
+                frames = 0 if strategy.is_idle else 10
                 master += torch.from_numpy(rng.standard_normal(5)).float() * (frames > 0)
                 own, compares, active, before = own + frames, strategy.compares, strategy.num_active, master.clone()
                 mixing = strategy.step(master, frames)
@@ -67,11 +67,11 @@ def go_on(num_ranks, num_mixings, states=None):
         if states and len(states) == num_ranks:
             strategy.load_state_dict(states[comm.rank])
         elif states:
-            strategy.take_up(states[0])
+            strategy.resume_resized(states[0])
         strategy.begin_epoch(FRAMES - 7 * bool(states), 10)
         while len(mixings) < num_mixings and not (mixings and mixings[-1].last):
             active += [strategy.num_active] * (len(active) == len(mixings))
-            mixings += filter(None, [strategy.step(master, 0 if strategy.rests else 10)])
+            mixings += filter(None, [strategy.step(master, 0 if strategy.is_idle else 10)])
         return strategy.state_dict(), [mixing.frames for mixing in mixings], active
 
     states, (frames, *_), (active, *_) = zip(*run_threads(num_ranks, rank))

@@ -15,9 +15,9 @@ from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
 from pyasr.parallel.communication.ring import WIRE_TYPES
-from pyasr.parallel.mixing.payload_codec import Wire
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.scheme_options import PAYLOADS
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import SchemeOptions, make_strategy, mixing_options, strategy_names
 from pyasr.parallel.topology.topologies import TOPOLOGIES
 
@@ -34,7 +34,7 @@ def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
     def rank(comm):
         return train(comm, options, parameters, moves, resume)
 
-    return run_simulated(NUM_RANKS, rank, Network(1e-9, 1e15)) if name in ASYNCHRONOUS else run_threads(NUM_RANKS, rank)
+    return run_simulated(NUM_RANKS, rank, ClusterNetwork(1e-9, 1e15)) if name in ASYNCHRONOUS else run_threads(NUM_RANKS, rank)
 
 
 def afters(ranks):
@@ -87,7 +87,7 @@ def test_moves_of_any_size_arrive(name, payload, size):
 
 def test_what_is_no_number_is_told_to_all():
     def rank(comm):
-        wire, x = Wire(comm, SchemeOptions(payload="float16")), torch.ones(4)
+        wire, x = PayloadCodec(comm, SchemeOptions(payload="float16")), torch.ones(4)
         wire.agree(torch.zeros(4))
         x[comm.rank] = [np.nan, np.inf, 1.0][comm.rank]
         return wire.sum(x, 1 / 3, 1.0).numpy()
@@ -113,7 +113,7 @@ def test_an_exchange_follows_its_equation(payload, dim):
     x = (base + 10.0 ** rng.uniform(-9, 2, (3, dim)) * rng.standard_normal((3, dim))).astype(np.float32)
 
     def rank(comm):
-        wire, right, left = Wire(comm, SchemeOptions(payload=payload)), (comm.rank + 1) % 3, (comm.rank - 1) % 3
+        wire, right, left = PayloadCodec(comm, SchemeOptions(payload=payload)), (comm.rank + 1) % 3, (comm.rank - 1) % 3
         wire.agree(torch.from_numpy(base))
         wire.offer(torch.from_numpy(x[comm.rank].copy()))
         return wire.exchange(right, torch.empty(dim), left).numpy(), wire.exchange(left, torch.empty(dim), right).numpy()
@@ -131,7 +131,7 @@ def test_differences_of_messages_follow_their_equation(payload):
     base, ours, theirs = (rng.standard_normal(dim).astype(np.float32) for _ in range(3))
 
     def rank(comm):
-        wire, total = Wire(comm, SchemeOptions(payload=payload)), torch.ones(dim)
+        wire, total = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(dim)
         wire.agree(torch.from_numpy(base))
         messages = [wire.message(dim) for _ in range(2)]
         wire.pack(torch.from_numpy(theirs), messages[0])
@@ -151,7 +151,7 @@ def test_a_sum_over_ranks_keeps_its_bound(payload):
     x = (base + moves).astype(np.float32)
 
     def rank(comm):
-        wire = Wire(comm, SchemeOptions(payload=payload))
+        wire = PayloadCodec(comm, SchemeOptions(payload=payload))
         wire.agree(torch.from_numpy(base).float())
         return wire.sum(torch.from_numpy(x[comm.rank].copy()), weights[comm.rank], weights.sum()).numpy()
 
@@ -181,7 +181,7 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
 
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
-        wire = Wire(comm, SchemeOptions(payload=payload, all_reduce=all_reduce))
+        wire = PayloadCodec(comm, SchemeOptions(payload=payload, all_reduce=all_reduce))
         wire.agree(torch.zeros(60))
         total = wire.sum(torch.arange(60.0), 1.0, 3.0)
         mean = wire.mean(torch.arange(60.0)) if all_reduce != "ring" else total / 3
@@ -206,7 +206,7 @@ def test_16_bits_take_half_the_time(payload, message):
     """An exchange and a move of 1000 numbers on a network of 1 KB/s; a scale travels with 16 bits."""
 
     def rank(comm):
-        wire, x, other = Wire(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
+        wire, x, other = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
         wire.agree(x)
         begin = comm.time()
         wire.offer(x)
@@ -215,7 +215,7 @@ def test_16_bits_take_half_the_time(payload, message):
         wire.send_move(x, 1, 5) if comm.rank == 0 else wire.receive_move(x, 5, 0)
         return exchanged - begin, comm.time() - exchanged
 
-    seconds = run_simulated(2, rank, Network(latency_s=0.0, bandwidth=1000.0))
+    seconds = run_simulated(2, rank, ClusterNetwork(latency_s=0.0, bandwidth=1000.0))
     np.testing.assert_allclose(seconds, message / 1000, rtol=1e-6)
 
 

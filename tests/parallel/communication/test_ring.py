@@ -8,7 +8,7 @@ from ring_sums import UNIT, check_sums
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
 from pyasr.parallel.communication.ring import CHUNK, IN_FLIGHT, SMALL_CHUNK, RingAllreduce, chunks_of_segment, hops
-from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import run_simulated
 
 
@@ -31,7 +31,7 @@ def test_in_the_background():
 
 def test_in_simulated_time():
     """Each rank sends 2 (P - 1) / P vectors one after the other: the wire's bandwidth is all that counts."""
-    network = Network(latency_s=0.0, bandwidth=1000.0)
+    network = ClusterNetwork(latency_s=0.0, bandwidth=1000.0)
     times = run_simulated(4, lambda comm: (RingAllreduce(comm)(torch.ones(1000)), comm.time())[1], network)
     assert times == pytest.approx([2 * 3 / 4 * 4] * 4)
 

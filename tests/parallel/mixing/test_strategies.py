@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.mixing.flat import ALIGNMENT, FlatParameters
-from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options, strategy_names
 from pyasr.parallel.topology.topologies import TOPOLOGIES, matrix
@@ -166,7 +166,7 @@ def test_drift_is_the_distance_from_the_mixture():
     assert run_threads(2, rank) == [pytest.approx(1 / 5)] * 2
 
 
-@pytest.mark.parametrize("run", [run_threads, partial(run_simulated, network=Network(1e-3, 1e6))], ids=["threads", "simulated"])
+@pytest.mark.parametrize("run", [run_threads, partial(run_simulated, network=ClusterNetwork(1e-3, 1e6))], ids=["threads", "simulated"])
 def test_gradients_of_minibatches_of_any_size(run):
     """As real ranks (tests/parallel/communication/test_comm.py)."""
     run(5, check_minibatches_of_any_size)

@@ -7,10 +7,10 @@ from uneven import check_neighbours_do_not_wait
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 
-NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
+NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 START = 5.0
 
 
@@ -98,7 +98,7 @@ def test_learners_do_not_wait_for_neighbours(run):
 def test_a_node_moves_as_one():
     """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number grows by its moves by P."""
     results = run_simulated(8, train(mixing_options("hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
-                            Network(latency_s=1e-4, bandwidth=1e9, ranks_per_host=2))  # fmt: skip
+                            ClusterNetwork(latency_s=1e-4, bandwidth=1e9, ranks_per_host=2))  # fmt: skip
     moves = np.array([number for _, number, _, _ in results])
     np.testing.assert_allclose(results[0][0].numpy() - START, moves / 8, rtol=1e-4)
     assert (moves[::2] == moves[1::2]).all() and moves[0] > 1.5 * moves[7]
@@ -147,7 +147,7 @@ def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
         results = train(mixing_options("asgd"), goal=2400, num_epochs=1, dim=2500)(comm)
         return comm.time(), results
 
-    slow = run_simulated(6, shard, Network(latency_s=1e-4, bandwidth=10_000 / 0.003))
+    slow = run_simulated(6, shard, ClusterNetwork(latency_s=1e-4, bandwidth=10_000 / 0.003))
     assert max(time for time, _ in slow) < 1.7 * single / 5
     assert slow[0][1][3].server.num_changes < 0.7 * 240
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from scheme_toys import mixing_of
 
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy
 
 SIZES = (4, 8, 16, 32, 64)
-NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
+NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 
 
 def disagreements(options, size, num_rounds):

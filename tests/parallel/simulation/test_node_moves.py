@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 
 START, DIM = 0.5, 6
@@ -57,5 +57,5 @@ def test_several_nodes(frames):
     frames = np.array(frames)
     moves = random_moves(frames)
     expected = START + np.mean([weighted(frames, moves, slice(node, node + 2)) for node in (0, 2)], 0)
-    for seen in run_simulated(4, train(frames, moves), Network(latency_s=1e-4, bandwidth=1e9)):
+    for seen in run_simulated(4, train(frames, moves), ClusterNetwork(latency_s=1e-4, bandwidth=1e9)):
         np.testing.assert_allclose(seen[-1], expected, rtol=1e-5, atol=1e-5)

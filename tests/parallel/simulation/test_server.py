@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 
 DIM, NUM_SHARDS = 1000, 3
@@ -47,7 +47,7 @@ def test_momentum_and_decay_follow_their_equations():
         strategy.share_move, moves = watched, []
         return epoch(strategy, comm, 600, (0, 0.010, 0.023, 0.057), move)[0], seen
 
-    results = run_simulated(1 + NUM_SHARDS, rank, Network(latency_s=1e-5, bandwidth=1e9))
+    results = run_simulated(1 + NUM_SHARDS, rank, ClusterNetwork(latency_s=1e-5, bandwidth=1e9))
     theta, v, known, unknown = np.zeros(DIM), np.zeros(DIM), np.zeros(1 + NUM_SHARDS, int), []
     for number, (_, shard, move, given) in enumerate(sorted((event for _, seen in results for event in seen), key=lambda event: event[0])):
         unknown.append(number - known[shard])
@@ -61,7 +61,7 @@ def test_momentum_and_decay_follow_their_equations():
 
 
 MESSAGE_S, LATENCY_S = 0.1, 1e-4
-NETWORK = Network(LATENCY_S, bandwidth=4 * DIM / MESSAGE_S)
+NETWORK = ClusterNetwork(LATENCY_S, bandwidth=4 * DIM / MESSAGE_S)
 EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # a move to the server, theta back
 
 

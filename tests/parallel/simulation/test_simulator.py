@@ -11,17 +11,17 @@ import torch
 from collectives import check_all
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.simulation.simulator import ComputeTime, Deadlock, Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, ComputeTime, Deadlock, run_simulated
 
-NETWORK = Network(latency_s=0.5, bandwidth=8.0)
-HOSTS = Network(latency_s=0.5, bandwidth=8.0, ranks_per_host=2, intra_host_latency_s=0.25, intra_host_bandwidth=16.0)
+NETWORK = ClusterNetwork(latency_s=0.5, bandwidth=8.0)
+HOSTS = ClusterNetwork(latency_s=0.5, bandwidth=8.0, ranks_per_host=2, intra_host_latency_s=0.25, intra_host_bandwidth=16.0)
 
 
 def message(num_bytes: int) -> np.ndarray:
     return np.zeros(num_bytes, np.uint8)
 
 
-def times_when(num_ranks: int, function, network: Network = NETWORK) -> list[float]:
+def times_when(num_ranks: int, function, network: ClusterNetwork = NETWORK) -> list[float]:
     """When the function has returned, on each rank."""
 
     def rank(comm):
@@ -32,7 +32,7 @@ def times_when(num_ranks: int, function, network: Network = NETWORK) -> list[flo
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("network", [Network(1e-4, 1e9), Network(1e-4, 1e6, ranks_per_host=3), Network(0, np.inf)])
+@pytest.mark.parametrize("network", [ClusterNetwork(1e-4, 1e9), ClusterNetwork(1e-4, 1e6, ranks_per_host=3), ClusterNetwork(0, np.inf)])
 def test_interface(num_ranks, network):
     run_simulated(num_ranks, check_all, network)
 
@@ -150,7 +150,7 @@ def test_random_traffic_against_two_queues():
         [task.join() for task in tasks]
         return [task.result for task in tasks]
 
-    near = Network(0.5, 8.0, intra_host_latency_s=0.5, intra_host_bandwidth=8.0)
+    near = ClusterNetwork(0.5, 8.0, intra_host_latency_s=0.5, intra_host_bandwidth=8.0)
     found = dict(sum(run_simulated(6, rank, near), []))
     assert [found[n] for n in range(len(plan))] == pytest.approx(arrivals_of(plan), rel=1e-12)
 
@@ -242,7 +242,7 @@ def test_communication_behind_computation():
             told.append(comm.time())
         return told
 
-    assert run_simulated(2, rank, Network(0.25, 12.0)) == [[4.0, 6.5]] * 2
+    assert run_simulated(2, rank, ClusterNetwork(0.25, 12.0)) == [[4.0, 6.5]] * 2
 
 
 def test_waiting_tells_of_what_has_arrived():
@@ -280,7 +280,7 @@ def gossip(comm) -> tuple:
 
 
 def test_runs_are_the_same_in_every_bit():
-    network = Network(1e-3, 1e4, ranks_per_host=4)
+    network = ClusterNetwork(1e-3, 1e4, ranks_per_host=4)
     first = run_simulated(64, gossip, network, seed=3)
     assert first == run_simulated(64, gossip, network, seed=3)
     assert first != run_simulated(64, gossip, network, seed=4)
@@ -302,7 +302,7 @@ def test_128_ranks_with_background_threads():
         counts = itertools.count()
         threading.setprofile(lambda frame, event, argument: next(counts))
         try:
-            assert run_simulated(size, rank, Network(1e-5, 1e9)) == [(10.0, size - 1)] * size
+            assert run_simulated(size, rank, ClusterNetwork(1e-5, 1e9)) == [(10.0, size - 1)] * size
         finally:
             threading.setprofile(None)
         calls[size] = next(counts)
@@ -438,7 +438,7 @@ def test_compute_time():
 
 
 @pytest.mark.parametrize("make", [
-    lambda: Network(-1, 1), lambda: Network(0, 0), lambda: Network(0, 1, 0), lambda: Network(float("nan"), 1),
+    lambda: ClusterNetwork(-1, 1), lambda: ClusterNetwork(0, 0), lambda: ClusterNetwork(0, 1, 0), lambda: ClusterNetwork(float("nan"), 1),
     lambda: ComputeTime(-1), lambda: ComputeTime(1, factors={0: 0.0}),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(make):

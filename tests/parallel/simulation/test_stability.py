@@ -4,11 +4,11 @@ import pytest
 import torch
 from scheme_toys import mixing_of
 
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 
 NUM_RANKS, NUM_STEPS, DIM = 8, 100, 3
-NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
+NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 
 
 def end(options, rate):

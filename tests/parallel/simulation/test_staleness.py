@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from pyasr.parallel.mixing import peers
-from pyasr.parallel.mixing.payload_codec import Wire
-from pyasr.parallel.simulation.simulator import ComputeTime, Network, run_simulated
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
+from pyasr.parallel.simulation.simulator import ClusterNetwork, ComputeTime, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 
 NUM_RANKS, DIM = 8, 20
 COMPUTE = ComputeTime(0.01, variation=0.2)
 
 
-class Overheard(Wire):
+class Overheard(PayloadCodec):
     """Records the exchanges of one rank: half of the difference between received and sent parameters."""
 
     def __init__(self, *arguments):
@@ -67,9 +67,9 @@ def train(comm, options):
 def test_staleness_of_adpsgd(monkeypatch, random_peers):
     """A sender's gradient is taken before an exchange and applied after it, from its second minibatch on: exactly 1. A receiver's is as
     many exchanges old as senders asked meanwhile, with two neighbours once on average, and most often."""
-    monkeypatch.setattr(peers, "Wire", Overheard)
+    monkeypatch.setattr(peers, "PayloadCodec", Overheard)
     options = mixing_options("adpsgd", random_peers=random_peers)
-    results = run_simulated(NUM_RANKS, lambda comm: train(comm, options), Network(latency_s=1e-4, bandwidth=1e9))
+    results = run_simulated(NUM_RANKS, lambda comm: train(comm, options), ClusterNetwork(latency_s=1e-4, bandwidth=1e9))
     for rank, (found, said) in enumerate(results):
         assert found == said
         if rank % 2:

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.parallel.mixing.payload_codec import Wire
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import SchemeOptions, make_strategy, mixing_options
-from pyasr.parallel.strategies.neighbours import Published
+from pyasr.parallel.strategies.neighbours import LastPublication
 from pyasr.parallel.topology.agreement import disagreement_of
 from pyasr.parallel.topology.topologies import TOPOLOGIES, matrix
 
 DIM, LATENCY_S = 6, 1e-8
-NETWORK = Network(latency_s=LATENCY_S, bandwidth=1e15)
+NETWORK = ClusterNetwork(latency_s=LATENCY_S, bandwidth=1e15)
 NAMES = ["fixed-ring", "random-ring", "exponential"]
 STRETCH = 1  # the first, by which random rounds are drawn
 
@@ -189,7 +189,7 @@ def test_rounds_in_16_bits_leave_the_mean(name, payload, unit):
 
 def test_a_publication_on_its_way_is_not_written_over():
     """However many follow it; a message that is none of these is used again."""
-    published = Published(Wire(SoloComm(), SchemeOptions()), 3)
+    published = LastPublication(PayloadCodec(SoloComm(), SchemeOptions()), 3)
     published.last = published.write(torch.full((3,), 0.0), 0)
     sent, seen = published.take(), set()
     for number in range(1, 6):

@@ -132,7 +132,7 @@ def test_two_ranks_take_up_the_model_of_one(name, after):
 
     def together(comm):
         strategy = begun(comm, master := model.clone())
-        strategy.take_up(state)
+        strategy.resume_resized(state)
         strategy.begin_epoch(100, 10)
         for _ in range(2):
             master += 1
@@ -230,7 +230,7 @@ def test_what_is_remembered_stays_with_the_parameters(name, takes_up):
     strategy, saved = (make_strategy(SoloComm(), options(name)) for _ in range(2))
     saved.restart(torch.zeros(3))
     strategy.restart(torch.zeros(3, device="meta"))
-    (strategy.take_up if takes_up else strategy.load_state_dict)(saved.state_dict())
+    (strategy.resume_resized if takes_up else strategy.load_state_dict)(saved.state_dict())
     kept = [value for value in strategy.state_dict().values() if isinstance(value, torch.Tensor)]
     assert kept and all(tensor.device.type == "meta" for tensor in kept)
 

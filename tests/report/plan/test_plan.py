@@ -16,7 +16,7 @@ from pyasr.report.plan import networks, told, works
 from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.estimate import Cost, make_plan
 from pyasr.report.plan.planned_calls import parse_call, read_record
-from pyasr.report.plan.planned_data import Corpus, Disk
+from pyasr.report.plan.planned_data import Disk, PlannedCorpus
 from pyasr.report.plan.rates import Rate, Rates, line_through, read_rates, write_rates
 from pyasr.report.plan.told import page
 
@@ -54,7 +54,7 @@ def speech(path: str) -> Speech | None:
 
 def test_the_arithmetic_by_hand(tmp_path):
     """8 h of training speech, three speeds (8 + 16 + 4 h), 100 leaves of 10 Gaussians, a network of 440-3x100-100."""
-    corpus = Corpus(Disk(speech))
+    corpus = PlannedCorpus(Disk(speech))
     plan = make_plan(read_record(write_record(tmp_path)), corpus, RATES)
     features, gmm, dnn = plan.stages.values()
     assert list(plan.stages) == ["1 Features", "2 GMM", "3 DNN"] and corpus.hours_of("data/train_sp") == 28
@@ -70,14 +70,14 @@ def test_the_arithmetic_by_hand(tmp_path):
 
 
 def test_the_page_says_what_is_measured_and_what_is_estimated(tmp_path):
-    corpus = Corpus(Disk(speech))
+    corpus = PlannedCorpus(Disk(speech))
     text = "\n".join(page(make_plan(read_record(write_record(tmp_path)), corpus, RATES), corpus, RATES))
     assert "data/train 8.00 h, data/test 2.00 h" in text and "| all " in text
     assert "measured:   CPU time, disk and memory, on a machine, 2026-01-02" in text and "benchmarks/measure_rates.py --run true" in text
     assert "estimated:  GPU time of network trainings on one GPU" in text and "            by counting" in text
     assert "left out:   align_fmllr, make_fmllr_feats, local/odd.py: no rate is known" in text
     without = Rates(RATES.machine, RATES.measured, RATES.of)
-    assert "has no estimate" in "\n".join(page(make_plan(read_record(write_record(tmp_path)), Corpus(Disk(speech)), without), corpus, without))
+    assert "has no estimate" in "\n".join(page(make_plan(read_record(write_record(tmp_path)), PlannedCorpus(Disk(speech)), without), corpus, without))
 
 
 @pytest.mark.parametrize("cost, row", [
@@ -102,7 +102,7 @@ def test_numbers_are_in_units_that_can_be_read(cost, row):
     ("paste_feats.py data/new data/test data/train", "data/new", 2.0),
 ])  # fmt: skip
 def test_hours_of_directories_that_calls_make(command, made, wanted):
-    corpus = Corpus(Disk(speech))
+    corpus = PlannedCorpus(Disk(speech))
     program, *words = command.split()
     corpus.note(parse_call(f"utils/{program}", words))
     assert corpus.hours_of(made) == wanted and made not in corpus.found
@@ -110,7 +110,7 @@ def test_hours_of_directories_that_calls_make(command, made, wanted):
 
 def test_hours_that_are_unknown_are_an_error():
     with pytest.raises(UserError, match=r"data/other does not exist, .*run.sh --stop-stage 1"):
-        make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], Corpus(Disk(speech)), RATES)
+        make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], PlannedCorpus(Disk(speech)), RATES)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -153,7 +153,7 @@ def test_declared_work_goes_by_options_that_programs_have(program):
     if program in ("train_mono", "train_deltas", "train_lda_mllt", "train_sat"):
         call = parse_call(f"steps/{program}.py", ["data/train", "lang", "ali", "out"])
         gauss = options["num_gauss"] / options.get("num_leaves", 130)
-        assert work.amount(call, Corpus(Disk(speech))) == pytest.approx(8 * options["num_iters"] * gauss)
+        assert work.amount(call, PlannedCorpus(Disk(speech))) == pytest.approx(8 * options["num_iters"] * gauss)
 
 
 def test_defaults_of_networks_and_beams():

@@ -14,15 +14,15 @@ from pyasr.report.plan.estimate import make_plan
 from pyasr.report.plan.gpu import gpu_seconds
 from pyasr.report.plan.networks import NetworkSize, pretraining_gflop
 from pyasr.report.plan.planned_calls import parse_call
-from pyasr.report.plan.planned_data import Corpus, Disk
+from pyasr.report.plan.planned_data import Disk, PlannedCorpus
 from pyasr.report.plan.rates import Rate, Rates
 
 FRAMES = works.FRAMES_PER_HOUR
 
 
-def corpus_after(*commands: str, **disk) -> Corpus:
+def corpus_after(*commands: str, **disk) -> PlannedCorpus:
     """A corpus of 2 hours, after these calls."""
-    corpus = Corpus(Disk(lambda path: {"data/train": Speech(2.0, 1000)}.get(path), **disk))
+    corpus = PlannedCorpus(Disk(lambda path: {"data/train": Speech(2.0, 1000)}.get(path), **disk))
     for command in commands:
         corpus.note(call_of(command))
     return corpus
@@ -113,7 +113,7 @@ def test_frames_that_are_read_in_blocks_take_what_they_are_given():
 def test_features_of_gmms_take_what_their_programs_reserve(program, num_jobs):
     """For 2, 100 and 200 hours: all data, 84 bytes per frame, and 1000 MB in addition to the alignment."""
     rates = Rates("m", "2026-01-02", {program: Rate("hour", (0.0, 1.0), (0.0, 0.0), (300.0, 60.0), 1)})
-    corpus = Corpus(Disk(lambda path: {"data/train": Speech(2.0 if num_jobs == 100 else 40.0, 1000)}.get(path)))
+    corpus = PlannedCorpus(Disk(lambda path: {"data/train": Speech(2.0 if num_jobs == 100 else 40.0, 1000)}.get(path)))
     call = call_of(f"{program} --nj {num_jobs} data/train lang ali out")
     hours = corpus.hours_of("data/train") / num_jobs
     reserved = 4 * FRAMES * hours + shard_store._wanted(int(FRAMES * hours), 0, shard_store.MemoryOptions())
@@ -153,7 +153,7 @@ def test_what_is_on_the_disk_is_read(tmp_path):
     with gzip.open(tmp_path / "lm/lm.arpa.gz", "wt") as file:
         file.write("\\data\\\nngram 1=10\nngram 2 = 200\n\n\\1-grams:\n")
     (tmp_path / "text").write_text("u word word\n" * 50)
-    corpus = Corpus(disk_below(tmp_path))
+    corpus = PlannedCorpus(disk_below(tmp_path))
     assert (corpus.model_of("exp/ali").leaves, corpus.model_of("exp/ali").columns) == (55, 33)
     assert corpus.ngrams_of("lm/lm.arpa.gz") == 210 and num_ngrams(tmp_path / "nothing") is None
     assert corpus.words_of("text") == pytest.approx(50 * 12 / 5.5)

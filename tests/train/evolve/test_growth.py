@@ -274,7 +274,7 @@ def test_when_ranks_of_a_growing_number_meet(epoch):
             strategy.begin_epoch(3000, 50)
             mixing, ends = None, [ends[-1] if ends[-1] >= 3000 else 0]
             while not (mixing and mixing.last):
-                if mixing := strategy.step(master, 0 if strategy.rests else 50):
+                if mixing := strategy.step(master, 0 if strategy.is_idle else 50):
                     ends.append(ends[-1] + mixing.frames)
         within = [end - ends[0] for end in ends]
         return all(strategy.meets(3000 * epoch + frames, 3000, 50) == 3000 * epoch + min([end for end in within if end >= frames][0], 3000)

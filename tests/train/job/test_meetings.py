@@ -6,13 +6,13 @@ import torch
 from toy_jobs import Crash, crash_after, store, training, with_options
 
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy
 from pyasr.train.job.checkpoint_index import last_place
 from pyasr.train.job.trainer import Trainer
 
 EPOCH_FRAMES, MINIBATCH = 1200, 16
-NETWORK = Network(latency_s=1e-4, bandwidth=1e7, ranks_per_host=2)
+NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e7, ranks_per_host=2)
 SCHEMES = {"adpsgd": dict(parallel="adpsgd"), "adpsgd-random-ring": dict(parallel="adpsgd", topology="random-ring"),
            "hadpsgd": dict(parallel="hadpsgd", ranks_per_node=2), "asgd": dict(parallel="asgd")}  # fmt: skip
 RANDOM = dict(parallel="adpsgd", random_peers=True)

@@ -18,7 +18,7 @@ from pyasr.feats.inputs import FeatureReader, InputOptions  # noqa: E402
 from pyasr.hmm.model.model_file import read_transitions  # noqa: E402
 from pyasr.nn.networks.acoustic import load_scorer  # noqa: E402
 from pyasr.parallel.communication.rank_threads import run_threads  # noqa: E402
-from pyasr.parallel.simulation.simulator import Network, run_simulated  # noqa: E402
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated  # noqa: E402
 from pyasr.train.job.one_learner import DIRECTORY, OneLearner  # noqa: E402
 from pyasr.train.targets.pdf_targets import HeldoutOptions, choose_heldout  # noqa: E402
 
@@ -65,7 +65,7 @@ def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
 @pytest.mark.parametrize("name", ["allreduce", "gradient", "bmuf", "adpsgd", "asgd", "dpsgd", "d1d"])
 def test_it_is_that_of_all_where_a_mixing_makes_all_equal(tmp_path, name):
     """An asynchronous learner has its own parameters; the server of asgd is not a learner."""
-    (job, *_), (other, _, of_second), *_ = run(lambda num, rank: run_simulated(num, rank, Network(1e-4, 1e7)), tmp_path, options(name))
+    (job, *_), (other, _, of_second), *_ = run(lambda num, rank: run_simulated(num, rank, ClusterNetwork(1e-4, 1e7)), tmp_path, options(name))
     assert torch.equal(job.of_one, job.learner.flat.master) == (name in ("allreduce", "gradient", "bmuf"))
     if name == "asgd":
         assert torch.equal(job.of_one, of_second)

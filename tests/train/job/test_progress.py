@@ -14,7 +14,7 @@ from toy_jobs import metrics, poisoned, store, trained, training, with_options
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train.job import tensorboard
 from pyasr.train.job.progress import Reporter
@@ -62,7 +62,7 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
             reporter.interval(1, 100, [1.0, 5, 10], 0.1)
             reporter.interval(1, 100, [1.0, 5, 10], 0.1)
 
-    run_simulated(2, rank, Network(latency_s=1e-6, bandwidth=1e9))
+    run_simulated(2, rank, ClusterNetwork(latency_s=1e-6, bandwidth=1e9))
     fast, slow = [0, 1, 2, 3, 4, 4, 5, 6, 7], [0, 3, 6]  # moves by which the other learner is behind or ahead
     lines, said = metrics(tmp_path), [line for line in told() if "stale" in line]
     if not topology:
@@ -85,7 +85,7 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
         return strategy.times
 
     told = []
-    run_simulated(2, lambda comm: told.append((comm.rank, *rank(comm))), Network(latency_s=0.1, bandwidth=1e9))
+    run_simulated(2, lambda comm: told.append((comm.rank, *rank(comm))), ClusterNetwork(latency_s=0.1, bandwidth=1e9))
     (_, waited, mixed), (_, none, mixed_too) = sorted(told)
     assert (waited, none) == pytest.approx((0.4 + 0.1, 0.1)) and (mixed, mixed_too) == pytest.approx((0.2, 0.2))
     [line] = metrics(tmp_path)

@@ -13,7 +13,7 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.mixing.register import REGISTER
-from pyasr.parallel.simulation.simulator import Network, run_simulated
+from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import check_ranks, make_strategy, mixing_options, strategy_names
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.minibatch_stream import ResidentFrames, StreamedFrames
@@ -206,7 +206,7 @@ def test_every_scheme_draws_from_all_data_where_that_is_asked_for(name):
         strategy = make_strategy(comm, mixing_options(name, data_assignment="all"))
         return strategy.share, strategy.draw
 
-    found = run_simulated(num_ranks, rank, Network(0.0, 1e9))
+    found = run_simulated(num_ranks, rank, ClusterNetwork(0.0, 1e9))
     is_asynchronous = REGISTER[name].draws_from_all
     assert found[1:] == [((0, 1), (0, 1) if is_asynchronous else (k, num_ranks)) for k in range(1, num_ranks)]
     if is_asynchronous:

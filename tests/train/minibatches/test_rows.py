@@ -163,7 +163,7 @@ def test_a_checkpoint_has_the_states_of_rows_and_another_number_of_ranks_has_not
     resumed, anew = learner_of(["lstm cells=4 delay=2"]), learner_of(["lstm cells=4 delay=2"])
     resumed.load_state_dict(state)
     assert all(torch.equal(resumed.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected, strict=True))
-    anew.take_up(state)
+    anew.resume_resized(state)
     assert not all(torch.equal(anew.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected))
 
 

@@ -13,8 +13,8 @@ from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
 from pyasr.parallel.mixing import gradient_sum
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.parallel.mixing.gradient_sum import GradientSum
-from pyasr.parallel.mixing.payload_codec import Wire
-from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.mixing.payload_codec import PayloadCodec
+from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import run_simulated
 from pyasr.parallel.strategies import SchemeOptions
 from pyasr.train.sgd.completion import Completion
@@ -131,7 +131,7 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
 
     def rank(comm):
-        wire = Wire(comm, SchemeOptions(all_reduce="library"))
+        wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
         total = GradientSum(wire, lambda frames: np.ones(size), lambda function: function())
         total.attach(torch.full((length,), float(comm.rank)), [0, length // 3, 2 * length // 3])
         total.begin(1)
@@ -143,7 +143,7 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
         return comm.time()
 
     bandwidth = 2 * (size - 1) / size * 4 * length / 3 / seconds_of_sum
-    assert max(run_simulated(size, rank, Network(0.0, bandwidth))) == pytest.approx(expected)
+    assert max(run_simulated(size, rank, ClusterNetwork(0.0, bandwidth))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("natural", ["none", "online"])

@@ -7,9 +7,9 @@ import pytest
 import torch
 from toy_jobs import store, training, with_options
 
-from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
-from pyasr.train.simulate.virtual_learners import Course, VirtualTrainer
+from pyasr.train.simulate.virtual_learners import LearnerRecord, VirtualTrainer
 
 NUM_MIXINGS = 2 * 4  # two epochs of 50 frames per learner, minibatches of 16
 
@@ -20,7 +20,7 @@ def trained(directory, name, num_learners):
                            schedule=dict(lr_scaling="none", learning_rate=0.3, num_epochs=2))  # fmt: skip
 
     def learner(comm):
-        course, seen = Course(), []
+        course, seen = LearnerRecord(), []
         job = training(comm, directory, store(1, comm.rank), options, partial(VirtualTrainer, ComputeTime(0.1, 0.3), 0, course))
         mix = job.strategy.mix
 
@@ -33,7 +33,7 @@ def trained(directory, name, num_learners):
         job.run()
         return job.learner.flat.master.clone(), course, np.array(seen)
 
-    return run_simulated(num_learners, learner, Network(1e-4, 1e9))
+    return run_simulated(num_learners, learner, ClusterNetwork(1e-4, 1e9))
 
 
 @pytest.mark.parametrize("name, num_learners", [("allreduce", 64), ("allreduce", 128), ("exponential", 64), ("random-ring", 128)])

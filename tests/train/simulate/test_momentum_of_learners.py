@@ -7,9 +7,9 @@ import pytest
 import torch
 from toy_jobs import store, training, with_options
 
-from pyasr.parallel.simulation.network_model import Network
+from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
-from pyasr.train.simulate.virtual_learners import Course, VirtualTrainer
+from pyasr.train.simulate.virtual_learners import LearnerRecord, VirtualTrainer
 
 MOMENTUM, NUM_LEARNERS, NUM_EPOCHS, SIZE = 0.9, 4, 2, 16
 FACTORS = {0: 1.0, 1: 1.13, 2: 1.27, 3: 1.41}  # no two learners end a minibatch at the same time
@@ -38,12 +38,12 @@ def simulated(directory, given):
 
     def learner(comm):
         frames = store(12) if draws_from_all else store(6, comm.rank)
-        job = training(comm, directory, frames, given, partial(Watched, compute, 0, Course()))
+        job = training(comm, directory, frames, given, partial(Watched, compute, 0, LearnerRecord()))
         job.initial = unpadded(job)
         job.run()
         return job
 
-    return run_simulated(NUM_LEARNERS, learner, Network(1e-6, 1e12))
+    return run_simulated(NUM_LEARNERS, learner, ClusterNetwork(1e-6, 1e12))
 
 
 def unpadded(job) -> np.ndarray:

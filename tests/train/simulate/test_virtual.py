@@ -18,17 +18,17 @@ from steps_here import run_here  # noqa: E402
 from pyasr.base.cli.seeds import generator  # noqa: E402
 from pyasr.nn.networks.acoustic import load_scorer  # noqa: E402
 from pyasr.parallel.communication.comm import SoloComm  # noqa: E402
-from pyasr.parallel.simulation.network_model import Network  # noqa: E402
+from pyasr.parallel.simulation.network_model import ClusterNetwork  # noqa: E402
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated  # noqa: E402
-from pyasr.train.simulate.virtual_learners import Course, VirtualOptions, VirtualTrainer  # noqa: E402
+from pyasr.train.simulate.virtual_learners import LearnerRecord, VirtualOptions, VirtualTrainer  # noqa: E402
 
 OPTIONS = with_options(loop=dict(log_frames=10**9), schedule=dict(num_epochs=1), mixing=dict(period_frames=32))
 DROPOUT = with_options(dnn=dict(hidden_layers=2, hidden_dim=16, dropout=0.5))
 
 
-def virtual(directory: Path, num_learners: int, compute: ComputeTime, network=Network(0.0, 1e12), options=OPTIONS):
+def virtual(directory: Path, num_learners: int, compute: ComputeTime, network=ClusterNetwork(0.0, 1e12), options=OPTIONS):
     """(parameters of each learner, courses) of learners with 6 utterances of 50 frames each."""
-    courses = [Course() for _ in range(num_learners)]
+    courses = [LearnerRecord() for _ in range(num_learners)]
 
     def learner(comm) -> torch.Tensor:
         job = training(comm, directory, store(6, comm.rank), options, partial(VirtualTrainer, compute, 0, courses[comm.rank]))
@@ -56,7 +56,7 @@ def test_speeds_do_not_change_what_synchronous_learners_learn(tmp_path, scheme):
 
 def test_time_is_that_of_minibatches_and_messages(tmp_path):
     """300 frames are 18 minibatches of 16 and one of 12; ranks mix after every two, and at the end."""
-    compute, network = ComputeTime(0.5, 0.3), Network(0.0, 1e6)
+    compute, network = ComputeTime(0.5, 0.3), ClusterNetwork(0.0, 1e6)
     masters, courses = virtual(tmp_path / "job", 4, compute, network)
     times = [[compute.sample(stream, rank) * share for share in [1.0] * 18 + [12 / 16]]
              for rank, stream in enumerate(generator(0, "computing time", rank) for rank in range(4))]  # fmt: skip
@@ -123,7 +123,7 @@ def test_the_distance_from_the_consensus_is_that_from_the_mean_of_all(tmp_path, 
         job.run()
         return job.learner.flat.master
 
-    mean = run_simulated(8, learner, Network(0.0, 1e12))[0]
+    mean = run_simulated(8, learner, ClusterNetwork(0.0, 1e12))[0]
     distances = torch.stack([(own[rank] - mean).norm() / mean.norm() for rank in range(8)])
     assert metrics(tmp_path / "job")[-1]["consensus_distance"] == pytest.approx(float(distances.square().mean().sqrt()), rel=1e-3)
     if scheme == "ring":

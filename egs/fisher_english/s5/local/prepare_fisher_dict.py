@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
-from pyasr.corpora.dictionaries import DictOptions, make_dict_dir
+from pyasr.corpora.dictionaries import CorpusDictOptions, make_dict_dir
 from pyasr.corpora.fisher.dictionary import in_lower_case, write_dict
 from pyasr.lang.lexicons.lexicon import cmudict_path, read_cmudict
 
 
 @dataclass(frozen=True)
-class PrepareFisherDict(DictOptions):
+class PrepareFisherDict(CorpusDictOptions):
     dictionary: Path | None = option(None, "file in the format of the CMU dictionary; default: the CMU dictionary")
 
 

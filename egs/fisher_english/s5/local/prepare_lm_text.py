@@ -13,7 +13,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import output_of, run_step
-from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.discs import places_in
 from pyasr.corpora.fisher.calls import Calls, find_transcripts
 from pyasr.corpora.fisher.text import lm_words
@@ -38,7 +38,7 @@ def main(options: PrepareLmText) -> None:
 
 def text_of(calls: Calls) -> dict[str, str]:
     """{utterance: words} of all lines with words."""
-    text, left_out = {}, LeftOut()
+    text, left_out = {}, SkippedItems()
     for call in sorted(calls.transcripts):
         for line in read_transcript(call, calls.transcripts[call], left_out):
             if words := lm_words(line.text):

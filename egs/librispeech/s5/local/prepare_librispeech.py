@@ -15,7 +15,7 @@ from pyasr.base.cli.options import argument, group, option
 from pyasr.base.cli.step import make_part, run_step
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
-from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.discs import places_of
 from pyasr.corpora.librispeech.parts import TEST_KINDS, TRAINING, part_folders, parts_of, published
@@ -76,7 +76,7 @@ def write_list(path: Path, sources: Sources) -> None:
 
 
 def write(out: Path, part: str, sources: Sources, folders: list[Path], num_processes: int) -> None:
-    left_out = LeftOut()
+    left_out = SkippedItems()
     utterances = read_utterances(sources, num_processes, left_out)
     left_out.log(f"utterances of {part}")
     if not utterances:

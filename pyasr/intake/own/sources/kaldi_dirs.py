@@ -12,7 +12,7 @@ from pyasr.base.files.pipes import is_command
 from pyasr.data.audio.channels import labels_of, pick
 from pyasr.data.tables.datadir import DataDir
 from pyasr.intake.own.audio_files import recording_of
-from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
+from pyasr.intake.own.own_corpus import Corpus, Faults, OwnRecording, OwnUtterance, ReadingOptions, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 
 _PLACE = re.compile(r"(.+)(:\d+)$")
@@ -65,10 +65,10 @@ def _read_dir(data: DataDir, corpus: Corpus, faults: Faults, part: str) -> None:
         corpus.recordings[key] = audio
         speaker = data.utt2spk[name]
         begin, end = (segment.begin_s, segment.end_s if segment.end_s > 0 else audio.seconds) if segment else (None, None)
-        corpus.utterances.append(Utterance(name, key, data.text[name], speaker, begin, end, part, genders.get(speaker, "")))
+        corpus.utterances.append(OwnUtterance(name, key, data.text[name], speaker, begin, end, part, genders.get(speaker, "")))
 
 
-def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording]]:
+def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, OwnRecording]]:
     """{name in the directory: (name that is unique among all directories, the recording)}"""
     known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
     sides, found = data.reco2file_and_channel, {}
@@ -84,7 +84,7 @@ def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording
     return _with_rates(found, faults)
 
 
-def _has_channel(recording: Recording, label: str, where: str, faults: Faults) -> bool:
+def _has_channel(recording: OwnRecording, label: str, where: str, faults: Faults) -> bool:
     """Whether a file has the channel that reco2file_and_channel names, if it names one."""
     if not label or recording.channels < 2:
         return True
@@ -97,7 +97,7 @@ def _has_channel(recording: Recording, label: str, where: str, faults: Faults) -
     return True
 
 
-def _with_rates(found: dict[str, tuple[str, Recording]], faults: Faults) -> dict[str, tuple[str, Recording]]:
+def _with_rates(found: dict[str, tuple[str, OwnRecording]], faults: Faults) -> dict[str, tuple[str, OwnRecording]]:
     """Commands whose recordings have known lengths were not run: run the first one to get the sampling rate of all."""
     unknown = [name for name, (_, recording) in found.items() if not recording.rate]
     first = recording_of(found[unknown[0]][1].entry, unknown[0], faults) if unknown else None

@@ -10,7 +10,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import is_command
 from pyasr.intake.lhotse import Manifests, read_cuts, read_manifests
 from pyasr.intake.own.audio_files import recording_of
-from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Utterance, named, part_of
+from pyasr.intake.own.own_corpus import Corpus, Faults, OwnUtterance, ReadingOptions, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -74,7 +74,7 @@ def _add(manifests: Manifests, path: Path, corpus: Corpus, faults: Faults, part:
             corpus.recordings[key] = replace(recording, side=_side(manifests, one.recording))
         if one.text is not None:
             speaker = None if one.speaker == one.recording else one.speaker
-            corpus.utterances.append(Utterance(one.name, key, one.text, speaker, one.begin, one.end, part, one.gender))
+            corpus.utterances.append(OwnUtterance(one.name, key, one.text, speaker, one.begin, one.end, part, one.gender))
     if silent := [one.name for one in manifests.utterances if one.text is None]:
         corpus.notes.append(f"left out: supervisions without a text: {named(silent)}")
 

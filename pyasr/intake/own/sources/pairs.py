@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.intake.own.audio_files import check_any, recording_of, stem_of
-from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Utterance, named
+from pyasr.intake.own.own_corpus import Corpus, Faults, OwnUtterance, ReadingOptions, named
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.text_files import text_in
 from pyasr.intake.own.textgrid import read_textgrid
@@ -60,13 +60,13 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     return corpus
 
 
-def _utterances(audio: Path, transcript: Path, entry: str, options: ReadingOptions) -> Iterator[Utterance]:
+def _utterances(audio: Path, transcript: Path, entry: str, options: ReadingOptions) -> Iterator[OwnUtterance]:
     name = stem_of(audio.name)
     if transcript.suffix.lower() != ".textgrid":
-        yield Utterance(name, entry, _plain_text(transcript))
+        yield OwnUtterance(name, entry, _plain_text(transcript))
         return
     for speaker, interval in spoken(read_textgrid(transcript), options.tiers, transcript):
-        yield Utterance(name, entry, interval.text, speaker, interval.begin_s, interval.end_s)
+        yield OwnUtterance(name, entry, interval.text, speaker, interval.begin_s, interval.end_s)
 
 
 def _plain_text(path: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.audio_files import check_any, is_audio, recording_of, stem_of
 from pyasr.intake.own.columns import find_columns, is_header
-from pyasr.intake.own.own_corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
+from pyasr.intake.own.own_corpus import Corpus, Faults, OwnRecording, OwnUtterance, ReadingOptions, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
 from pyasr.intake.own.text_files import text_in
@@ -144,12 +144,12 @@ def _times(table: _Table, row: Row, seconds: float) -> tuple[float | None, float
     return begin, begin + table.second(row, "duration") if "duration" in table.columns else seconds
 
 
-def _utterance(table: _Table, row: Row, recording: Recording, part: str) -> Utterance:
+def _utterance(table: _Table, row: Row, recording: OwnRecording, part: str) -> OwnUtterance:
     begin, end = _times(table, row, recording.seconds)
     speaker, text = table.field(row, "speaker") or None, table.field(row, "text")
     gender = _GENDERS.get(table.field(row, "gender").lower().partition("_")[0], "")  # such as male_masculine
     part = part or part_of(table.field(row, "part"))
-    return Utterance(stem_of(Path(recording.entry).name), recording.entry, text, speaker, begin, end, part, gender)
+    return OwnUtterance(stem_of(Path(recording.entry).name), recording.entry, text, speaker, begin, end, part, gender)
 
 
 def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
