@@ -104,7 +104,8 @@ class TriphoneSpec:
     inputs: InputOptions
 
 
-def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm, adaptation: TrainingTransforms | None = None) -> tuple[GmmTrainer, Model]:
+def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm,
+                    adaptation: TrainingTransforms | None = None) -> tuple[GmmTrainer, Model]:  # fmt: skip
     """Train on this rank's `shard`. Returns the trainer and the last model, for `finish`.
 
     adaptation  transforms of the shard's features; its `begin` is called once the shard has the alignments of `spec.ali_dir`
