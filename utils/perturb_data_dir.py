@@ -32,7 +32,7 @@ def main(options: PerturbDataDir) -> None:
     with output_of(options, options.out, subsets.table_files(data, with_features=False)) as out:
         subsets.write_all(out, perturbed(data, options.perturbation))
         carry(data, out, with_features=False)
-    log.info(f"{options.out}: {len(DataDir(options.out).utt2spk)} utterances of {len(data.utt2spk)}")
+    log.info(f"{options.out}: {subsets.num_utterances(options.out)} utterances of {len(data.utt2spk)}")
 
 
 if __name__ == "__main__":

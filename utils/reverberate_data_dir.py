@@ -40,7 +40,7 @@ def main(options: ReverberateDataDir) -> None:
             output_of(options, options.out, inputs + audio) as out:
         subsets.write_all(out, augmented(data, augment))
         carry(data, out, with_features=False)
-    log.info(f"{options.out}: {len(DataDir(options.out).utt2spk)} utterances of {len(data.utt2spk)}")
+    log.info(f"{options.out}: {subsets.num_utterances(options.out)} utterances of {len(data.utt2spk)}")
 
 
 if __name__ == "__main__":

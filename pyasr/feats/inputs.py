@@ -27,7 +27,7 @@ from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
 from pyasr.feats.packed_tables import PackedTables, save_tables
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, read_transforms
 from pyasr.io.ark import ArkReader, scp_table
-from pyasr.io.keys import Keys
+from pyasr.io.keys import Keys, distinct, first_keys
 from pyasr.io.tables import Table
 from pyasr.io.text_tables import number_table, utt2spk_table
 
@@ -120,7 +120,6 @@ class FeatureReader:
         self.data, self.options, self.matrix, self.transforms, self.part = Path(data), options, matrix, transforms, part
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
-        self._counted: dict[str, int] = {}  # {utterance: frames of its features}, where no table tells them
         self._num_frames: Mapping[str, int] | None = None
         if tables is None:
             self._read_tables()
@@ -170,10 +169,9 @@ class FeatureReader:
         return Table.read(path) if path.exists() else {}
 
     @cached_property
-    def _first_copies(self) -> dict[str, str]:
+    def _first_copies(self) -> Mapping[str, str]:
         """{original utterance: its first copy; parts of it under its name come first}"""
-        last_to_first = sorted(self._originals, key=lambda copy: (not copy.startswith(self._originals[copy]), copy), reverse=True)
-        return {self._originals[copy]: copy for copy in last_to_first}
+        return first_keys(self._originals, str.startswith) if self._originals else {}
 
     def original(self, utt: str) -> tuple[str, str]:
         """(utterance, speaker) of the original if `utt` is a copy at another speed, in noise or in a room, by utt2uniq; else its own.
@@ -190,9 +188,21 @@ class FeatureReader:
             self._num_frames = number_table(path, int) if path.exists() else {}
         if (known := self._num_frames.get(utt)) is not None:
             return known
-        if utt not in self._counted:
-            self._counted[utt] = len(self.raw(utt))
-        return self._counted[utt]
+        return self._counted_frames(utt)
+
+    def _counted_frames(self, utt: str) -> int:
+        """The number of frames of the features, which are read once."""
+        if not self.has(utt):
+            return len(self.raw(utt))  # which raises UserError
+        line = self.keys.table.line_of(utt)
+        if self._counted[line] < 0:
+            self._counted[line] = len(self.raw(utt))
+        return int(self._counted[line])
+
+    @cached_property
+    def _counted(self) -> np.ndarray:
+        """Frames of the features by line of feats.scp, int32, where no table tells them; -1: not counted yet."""
+        return np.full(len(self.keys), -1, np.int32)
 
     def raw(self, utt: str) -> np.ndarray:
         """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x 0. Raises UserError if
@@ -275,10 +285,11 @@ def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None
 
     model_dir      directory of the model, with input.json and, for some systems, final.mat
     transform_dir  directory whose trans.JOB are applied to the speakers (fMLLR)
-    part           part of the utterances; None: all
+    part           part of the utterances, of whose speakers transforms are read; None: all
     """
-    matrix = matrix_of(model_dir)
-    return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir), part=part)
+    speakers = distinct(part.directory().utt2spk.values())[0] if part and transform_dir else None
+    transforms = read_transforms(transform_dir, speakers) if transform_dir else None
+    return FeatureReader(data, InputOptions.load(model_dir), matrix_of(model_dir), transforms, part=part)
 
 
 def matrix_of(model_dir: Path) -> np.ndarray | None:

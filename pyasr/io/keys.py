@@ -10,7 +10,7 @@ A key is converted to a string only at access.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from operator import eq, ne
@@ -106,6 +106,15 @@ def ranks(values: Iterable[str]) -> np.ndarray:
     found[1:] = np.cumsum(np.fromiter(map(ne, in_order, islice(in_order, 1, None)), np.int64))
     found[in_order.line_numbers()] = found.copy()
     return found
+
+
+def first_keys(table: Table, is_preferred: Callable[[str, str], bool]) -> Table:
+    """{value: the first key in C order that has it, if possible one for which `is_preferred(key, value)` holds}, in C order."""
+    of_keys, keys = ranks(value for _, value in table.sorted_pairs()), Keys(table)
+    others = np.fromiter((not is_preferred(key, value) for key, value in table.sorted_pairs()), bool, len(table))
+    order = np.lexsort((others, of_keys))
+    firsts = order[np.flatnonzero(np.diff(of_keys[order], prepend=-1))]
+    return Table.of((table[key], key) for key in keys.take(firsts))
 
 
 class Groups(Mapping[str, Keys]):

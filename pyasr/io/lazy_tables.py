@@ -43,10 +43,10 @@ class Lazy(Paired[str]):
 
 
 class Stored(Lazy):
-    """A table that the function `read` reads at each iteration."""
+    """A table that the function `read` reads at each iteration; `pairs` returns its lines one by one, by default from `read`."""
 
-    def __init__(self, read: Callable[[], Mapping[str, str]]):
-        super().__init__(lambda: read().items())
+    def __init__(self, read: Callable[[], Mapping[str, str]], pairs: Callable[[], Iterable[tuple[str, object]]] | None = None):
+        super().__init__(pairs or (lambda: read().items()))
         self.read = read
 
 
@@ -78,5 +78,5 @@ def having(table: Mapping[str, str], keys: Container[str]) -> Lazy:
 def at_hand(table: Mapping[str, T]) -> Mapping[str, T]:
     """The table in memory, for a table that is computed or read at each iteration; other tables unchanged."""
     if isinstance(table, Stored):
-        return table.read()
+        return at_hand(table.read())
     return Table.of(table.items()) if isinstance(table, Lazy) else table

@@ -16,7 +16,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Se
 from copy import copy
 from functools import cached_property
 from io import BytesIO
-from itertools import chain, compress, islice, pairwise
+from itertools import chain, islice, pairwise
 from operator import eq, lt
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +25,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.utf8 import text_of
-from pyasr.io.content import read_content
+from pyasr.io.content import iterate_lines, read_content
 
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
 _MOST_WIDTH = 64  # maximum length in bytes of keys that are sorted as an array
@@ -114,20 +114,26 @@ class Table(Paired[str]):
 
     def without_doubled(self) -> Table:
         """The table with one line per key: at the position of the first line, with the value of the last."""
-        return Table.of(dict(self.items()).items()) if self._order is not None and self._has_doubled() else self
+        return Table.of(dict(self.items()).items()) if any(True for _ in self.repeated()) else self
 
     def where(self, wanted: Iterable[bool]) -> Table:
         """The lines for which `wanted`, one bool per line, is true."""
-        joined = BytesIO()
-        joined.writelines(compress(self.byte_lines(), wanted))
-        return Table(joined.getvalue())
+        return Table(self.taken(np.flatnonzero(np.fromiter(wanted, bool, len(self)))))
+
+    def taken(self, numbers: np.ndarray) -> bytes:
+        """The lines with these numbers, which are ascending and start at 0, with their line breaks."""
+        if not len(numbers):
+            return b""
+        begins = np.frombuffer(self._begins, self._begins.typecode)
+        lasts = np.append(np.flatnonzero(np.diff(numbers) > 1), len(numbers) - 1)  # of each run of lines
+        firsts = np.append(0, lasts[:-1] + 1)
+        spans = map(slice, begins[numbers[firsts]].tolist(), begins[numbers[lasts] + 1].tolist())
+        return b"".join(map(self.content.__getitem__, spans))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """All (key, value) pairs."""
         for lines in self._blocks():
-            for line in lines.decode().split("\n"):
-                key, _, value = line.partition(" ")
-                yield key, value
+            yield from _pairs_of(lines)
 
     def line_blocks(self) -> Iterator[list[str]]:
         """The lines, without their line breaks, some thousands at a time."""
@@ -186,10 +192,6 @@ class Table(Paired[str]):
             last = min(first + _BLOCK_LINES, len(self))
             yield self.content[self._begins[first] : self._begins[last] - 1]
 
-    def byte_lines(self) -> Iterator[bytes]:
-        """Each line with its line break."""
-        return (line + b"\n" for lines in self._blocks() for line in lines.split(b"\n"))
-
     def _key_blocks(self) -> Iterator[list[bytes]]:
         return ([line.partition(b" ")[0] for line in lines.split(b"\n")] for lines in self._blocks())
 
@@ -236,10 +238,11 @@ class Table(Paired[str]):
         keys = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])
         return array(self._begins.typecode, np.argsort(keys, kind="stable").astype(self._begins.typecode).tobytes())
 
-    def _has_doubled(self) -> bool:
-        """Whether two lines have the same key."""
-        keys = map(self._key, self._order)
-        return any(key == following for key, following in pairwise(keys))
+    def repeated(self) -> Iterator[int]:
+        """Numbers of the lines whose key an earlier line has."""
+        for before, number in pairwise(self._order or ()):
+            if self._key(before) == self._key(number):
+                yield number
 
     def _check_lines(self, path: Path) -> None:
         """Raise UserError with the line number for the first empty line or duplicate key."""
@@ -305,6 +308,14 @@ def key_blocks(keys: Iterable[str]) -> list[str]:
     return blocks
 
 
+def pairs_of_file(path: Path) -> Iterator[tuple[str, str]]:
+    """The (key, value) pairs of `Table.read(path)`, with some thousand lines in memory at a time. It does not look for the faults that
+    `Table.read` refuses."""
+    lines = iterate_lines(path)
+    while block := b"".join(islice(lines, _BLOCK_LINES)):
+        yield from _pairs_of((_plain_block(block) if _may_have_blanks(block) else block).removesuffix(b"\n"))
+
+
 def plain_table(content: bytes) -> Table | None:
     """The table in the bytes of a file, if its lines have the form that `write_table` writes, in any order; None otherwise."""
     if not content.endswith(b"\n") or content.startswith(codecs.BOM_UTF8) or any(map(_may_have_blanks, _blocks_of(content))):
@@ -363,16 +374,23 @@ class NotInOrder(Exception):
     """The keys of a table are not ascending."""
 
 
-def lines_in_order(pairs: Iterable[tuple[str, object]]) -> Iterator[bytes]:
-    """The content of a file with these (key, value) pairs, in parts of whole lines. Raises NotInOrder if a key is not greater than its
-    predecessor."""
+def lines_in_order(pairs: Iterable[tuple[str, object]], at_once: int = 0) -> Iterator[bytes]:
+    """The content of a file with these (key, value) pairs, in parts of `at_once` lines, or of some thousands. Raises NotInOrder if a key is
+    not greater than its predecessor."""
     pairs, before = iter(pairs), ""
-    while some := list(islice(pairs, _BLOCK_LINES)):
+    while some := list(islice(pairs, at_once or _BLOCK_LINES)):
         keys = [key for key, _ in some]
         if not before < keys[0] or not all(map(lt, keys, islice(keys, 1, None))):
             raise NotInOrder
         before = keys[-1]
         yield "".join(map(_line, some)).encode()
+
+
+def _pairs_of(lines: bytes) -> Iterator[tuple[str, str]]:
+    """(key, value) of some lines, the last without a line break."""
+    for line in lines.decode().split("\n"):
+        key, _, value = line.partition(" ")
+        yield key, value
 
 
 def _line(item: tuple[str, object]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -12,9 +14,9 @@ from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 from pyasr.io.keys import Groups, Keys
 from pyasr.io.lazy_tables import Joined, Lazy
-from pyasr.io.tables import NotInOrder, Parsed, Table, lines_in_order
+from pyasr.io.tables import NotInOrder, Parsed, Table, lines_in_order, pairs_of_file
 
-_MOST_NUMBER = 1e12
+_MOST_NUMBER, _SPEAKERS_AT_ONCE = 1e12, 100
 
 
 def read_lines(path: Path) -> list[str]:
@@ -95,6 +97,20 @@ def _writable(path: Path, items: Iterable[tuple[str, object]]) -> Iterator[tuple
         if [key] != key.split() or "\n" in str(value):
             raise UserError(f"{path}: '{key} {value}' cannot be a line of a table, which is one word and the rest of the line; rename it")
         yield key, value
+
+
+def write_inverted(path: Path, utt2spk: Path) -> None:
+    """Write spk2utt of the file utt2spk, which `write_table` has written. If speakers come in C order, as in a sound data directory, some
+    of them are in memory at a time."""
+    with suppress(NotInOrder):
+        return _write(path, lines_in_order(_neighbours(pairs_of_file(utt2spk)), _SPEAKERS_AT_ONCE))
+    write_table(path, invert(Table.read(utt2spk)))
+
+
+def _neighbours(utt2spk: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """(speaker, 'utt1 utt2 ...') of utterances that stand one after the other."""
+    for speaker, pairs in groupby(utt2spk, itemgetter(1)):
+        yield speaker, " ".join(utterance for utterance, _ in pairs)
 
 
 def invert(utt2spk: Mapping[str, str]) -> Lazy:

@@ -6,14 +6,16 @@ index of each utterance's first phone, and the total; and PATH.lengths, int64: t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from pyasr.base.outputs.output import atomic_write
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
-from pyasr.io.packed_rows import StoredRows, save_rows
+from pyasr.io.packed_rows import StoredRows, num_rows, save_rows
 from pyasr.sequence.chain import AlignedPhones
 
 _PARTS = {"phones": np.int32, "starts": np.int64, "begins": np.int64, "lengths": np.int64}
@@ -50,17 +52,24 @@ class PackedPhones:
         return PackedPhones(list(aligned), _joined(phones, np.int32), _joined(starts, np.int64), np.append(0, np.cumsum(numbers)), lengths)
 
 
-def save_aligned_phones(path: Path, aligned: Mapping[str, AlignedPhones]) -> None:
-    """Write the aligned phones of utterances."""
-    numbers = [len(one.phones) for one in aligned.values()]
-    parts = {"phones": (one.phones for one in aligned.values()), "starts": (one.starts for one in aligned.values()),
-             "begins": [np.cumsum([0, *numbers])], "lengths": [np.array([one.num_frames for one in aligned.values()])]}  # fmt: skip
-    for name, arrays in parts.items():
-        with atomic_write(_part(path, name), "wb") as file:
-            for array in arrays:
-                file.write(np.ascontiguousarray(array, _PARTS[name]))
-    save_rows(_part(path, "keys"), aligned)
-    save_arrays(path, number=np.array(len(aligned)))
+def save_aligned_phones(path: Path, aligned: Iterable[tuple[str, AlignedPhones]]) -> None:
+    """Write the aligned phones of utterances, of which one is in memory at a time."""
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(atomic_write(_part(path, name), "wb")) for name in _PARTS}
+        save_rows(_part(path, "keys"), _written(aligned, files))
+    save_arrays(path, number=np.array(num_rows(_part(path, "keys"))))
+
+
+def _written(aligned: Iterable[tuple[str, AlignedPhones]], files: dict[str, BinaryIO]) -> Iterator[str]:
+    """The names of utterances whose phones are written."""
+    num_phones = 0
+    files["begins"].write(_PARTS["begins"](num_phones))
+    for name, one in aligned:
+        num_phones += len(one.phones)
+        written = {"phones": one.phones, "starts": one.starts, "begins": num_phones, "lengths": one.num_frames}
+        for part, numbers in written.items():
+            files[part].write(np.ascontiguousarray(numbers, _PARTS[part]))
+        yield name
 
 
 def load_aligned_phones(path: Path) -> PackedPhones:

@@ -13,6 +13,7 @@ transition-id, and the totals.
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections.abc import Callable, Container
 from pathlib import Path
 
@@ -26,11 +27,13 @@ from pyasr.decode.lattices.lattice_io import read_either
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.trees.phone_segments import check_decoded
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
-from pyasr.io.packed_rows import StoredRows, save_rows
+from pyasr.io.keys import Keys
+from pyasr.io.packed_rows import GrowingRows, StoredRows, save_rows
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
 OTHER_LENGTH = "the lattice has another number of frames than the alignment"
+_FAULTS = "", NO_LATTICE, NO_PATH, OTHER_LENGTH
 _NUM_CHECKED = 100
 _KEYS, _BORDERS = "keys", "borders"
 _PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.dtype(np.int32)}
@@ -40,7 +43,7 @@ class HypothesesWriter:
     """Writes a store, utterance by utterance; PATH is created when the `with` block ends without an exception."""
 
     def __init__(self, path: Path):
-        self.path, self.keys, self._sizes = path, [], [(0, 0)]
+        self.path, self.keys, self._sizes = path, GrowingRows(), array("q", (0, 0))  # arcs and transition-ids of each
 
     def __enter__(self) -> HypothesesWriter:
         self._stack = contextlib.ExitStack()
@@ -50,10 +53,10 @@ class HypothesesWriter:
     def write(self, key: str, of: Hypotheses) -> None:
         """Add an utterance."""
         arrays = {"arcs": np.stack([of.sources, of.targets, of.begins, of.lengths], 1), "costs": of.graph_costs, "tids": of.tids}
-        for part, array in arrays.items():
-            self._files[part].write(np.ascontiguousarray(array, _PARTS[part]))
+        for part, numbers in arrays.items():
+            self._files[part].write(np.ascontiguousarray(numbers, _PARTS[part]))
         self.keys.append(key)
-        self._sizes.append((of.num_arcs, len(of.tids)))
+        self._sizes.extend((of.num_arcs, len(of.tids)))
 
     def __exit__(self, kind, error, trace) -> None:
         self._stack.__exit__(kind, error, trace)
@@ -63,7 +66,7 @@ class HypothesesWriter:
                 note_digest(_part(self.path, part), self._files[part])
             save_rows(_part(self.path, _KEYS), self.keys)
             with atomic_write(_part(self.path, _BORDERS), "wb") as file:
-                file.write(np.cumsum(self._sizes, 0, dtype=np.int64))
+                file.write(np.cumsum(np.reshape(self._sizes, (-1, 2)), 0, dtype=np.int64))
             save_arrays(self.path, number=np.array(len(self.keys)))
 
 
@@ -94,28 +97,53 @@ def _part(path: Path, part: str) -> Path:
     return path.with_name(f"{path.name}.{part}")
 
 
-def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames: Callable[[str], int],
-                   transitions: TransitionModel, max_missing: float) -> list[str]:  # fmt: skip
+def store_lattices(archives: list[Path], path: Path, keys: Keys, num_frames: Callable[[str], int],
+                   transitions: TransitionModel, max_missing: float) -> Keys:  # fmt: skip
     """Write the hypotheses of the utterances `keys` from archives of lattices; returns the utterances that have some.
 
     Utterances without a lattice, with an empty one, or with one of another number of frames are skipped, counted and named in the log.
     Raises UserError if their proportion exceeds `max_missing`, and for lattices of another model.
     """
-    left_out, checked = dict.fromkeys(keys, NO_LATTICE), {}
+    faults, checked = _Faults(keys), {}
     with HypothesesWriter(path) as writer:
         for archive in archives:
             for key, lattice in read_either(archive):
-                if left_out.get(key) != NO_LATTICE:
+                if faults.of(key) != NO_LATTICE:
                     continue
                 of = hypotheses_of(lattice, transitions.num_tids, f"{archive}: {key}")
-                fault = NO_PATH if of is None else OTHER_LENGTH if of.num_frames != num_frames(key) else None
-                if fault:
-                    left_out[key] = fault
-                else:
+                fault = NO_PATH if of is None else OTHER_LENGTH if of.num_frames != num_frames(key) else ""
+                faults.set(key, fault)
+                if not fault:
                     writer.write(key, of)
-                    del left_out[key]
                     if len(checked) < _NUM_CHECKED:
                         checked[f"{archive}: {key}"] = of.a_path()
         check_decoded(checked, transitions)
-    check_left_out(left_out, len(keys), LeftOutOptions(max_missing), str(archives[0].parent), "decode the training data again")
-    return [key for key in keys if key not in left_out]
+    check_left_out(faults.left_out, len(keys), LeftOutOptions(max_missing), str(archives[0].parent), "decode the training data again")
+    return faults.without
+
+
+class _Faults:
+    """Why utterances have no hypotheses, a byte for each: one of _FAULTS, at first that there is no lattice."""
+
+    def __init__(self, keys: Keys):
+        self._keys, self._numbers = keys, np.zeros(len(keys.table), np.int8)
+        self._numbers[keys.line_numbers()] = _FAULTS.index(NO_LATTICE)
+
+    def of(self, key: str) -> str:
+        """That of an utterance; '' for others."""
+        line = self._keys.table.line_of(key)
+        return "" if line is None else _FAULTS[self._numbers[line]]
+
+    def set(self, key: str, fault: str) -> None:
+        """Replace that of an utterance."""
+        self._numbers[self._keys.table.line_of(key)] = _FAULTS.index(fault)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """{utterance: why} of those without hypotheses."""
+        return {key: self.of(key) for key in self._keys.take(np.flatnonzero(self._numbers[self._keys.line_numbers()]))}
+
+    @property
+    def without(self) -> Keys:
+        """The utterances without a fault."""
+        return self._keys.take(np.flatnonzero(self._numbers[self._keys.line_numbers()] == 0))

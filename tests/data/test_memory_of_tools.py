@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from steps_here import run_here
 
-from pyasr.io import content, keys, tables
+from pyasr.io import content, keys, tables, text_tables
 
 SIZES = 200, 800, 2000
 PER_SPEAKER, MOST_BYTES = 50, 400
+LESS_BYTES = {"copy": 80, "perturb": 110, "perturb between others": 110, "split": 140}  # lines of a table are not all in memory twice
 
 
 def write_corpus(path: Path, num: int) -> None:
@@ -99,6 +100,7 @@ def test_memory_of_an_utterance(name, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
     monkeypatch.setattr(tables, "_BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr(keys, "_MOST_NEW", 64)
+    monkeypatch.setattr(text_tables, "_SPEAKERS_AT_ONCE", 4)
     monkeypatch.setattr(content, "_CHUNK_BYTES", 1 << 13)
     peaks = []
     for num in SIZES:
@@ -108,4 +110,4 @@ def test_memory_of_an_utterance(name, tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         shutil.rmtree(tmp_path / str(num))
-    assert (peaks[-1] - peaks[-2]) / (SIZES[-1] - SIZES[-2]) < MOST_BYTES
+    assert (peaks[-1] - peaks[-2]) / (SIZES[-1] - SIZES[-2]) < LESS_BYTES.get(name, MOST_BYTES)

@@ -5,7 +5,8 @@ import pytest
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import InputOptions, open_features
+from pyasr.data.parts.job_parts import part_of, parts_of_jobs
+from pyasr.feats.inputs import INPUT_TABLES, InputOptions, open_features
 from pyasr.feats.transforms import (
     affine, apply_transform, compose, read_matrix, read_transforms, transform_files, write_matrix, write_transforms,
 )  # fmt: skip
@@ -114,6 +115,23 @@ def test_features_of_a_model_directory(tmp_path):
     write_transforms(tmp_path / "trans.1", {"b": fmllr})
     with pytest.raises(UserError, match="no transform of speaker a"):
         open_features(tmp_path, tmp_path, tmp_path)["a-1"]
+
+
+def test_a_job_has_the_transforms_of_its_own_speakers(tmp_path):
+    data, model, out = (tmp_path / name for name in ("data", "model", "out"))
+    data.mkdir()
+    model.mkdir()
+    with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
+        for utt in ("a-1", "b-1", "c-1"):
+            writer.write(utt, matrix(6, 3, 0).astype(np.float32))
+    write_table(data / "utt2spk", {f"{speaker}-1": speaker for speaker in "abc"})
+    InputOptions(cmvn="none").save(model)
+    write_transforms(model / "trans.1", {speaker: matrix(3, 4, 1) for speaker in "abc"})
+    (model / "num_jobs").write_text("1\n")
+    with parts_of_jobs(data, out, [["a-1"], ["b-1", "c-1"]], INPUT_TABLES):
+        readers = [open_features(data, model, model, part_of(data, out, 2, job)) for job in (1, 2)]
+    assert [sorted(reader.transforms) for reader in readers] == [["a"], ["b", "c"]]
+    assert np.array_equal(readers[1]["c-1"], open_features(data, model, model)["c-1"])
 
 
 def test_a_transcript_that_was_corrected_is_copied(tmp_path):

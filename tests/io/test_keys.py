@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.io import keys as keys_module
-from pyasr.io.keys import Groups, Keys, KnownNames, Numbers, distinct, ranks
+from pyasr.io.keys import Groups, Keys, KnownNames, Numbers, distinct, first_keys, ranks
 from pyasr.io.tables import Parsed, Table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=3)
@@ -29,6 +29,15 @@ def test_keys_divided_into_lists(items, data):
     keys, lists = sorted(items), data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items)))
     found = Keys.of(keys).shared_out(np.array(lists, np.int64), 4)
     assert found == [[key for key, number in zip(keys, lists) if number == one] for one in range(4)]
+
+
+@given(items=st.dictionaries(WORD, st.sampled_from(["a", "b", "ab", "\u00e4"]), max_size=20))
+def test_first_keys_of_values(items):
+    """Those that begin with the value come first."""
+    expected = {}
+    for key in sorted(items, key=lambda key: (not key.startswith(items[key]), key)):
+        expected.setdefault(items[key], key)
+    assert list(first_keys(Table.of(items.items()), str.startswith).items()) == sorted(expected.items())
 
 
 @given(items=ITEMS)

@@ -3,13 +3,15 @@
 import random
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.base.errors import UserError
+from pyasr.io import content, tables
 from pyasr.io.lazy_tables import Joined, Lazy, Stored, at_hand, having, mapped
-from pyasr.io.tables import Parsed, Table, TableBuilder, split_line
-from pyasr.io.text_tables import write_table
+from pyasr.io.tables import Parsed, Table, TableBuilder, pairs_of_file, split_line
+from pyasr.io.text_tables import invert, write_inverted, write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=4)
 ITEMS = st.lists(st.tuples(WORD, st.lists(WORD, max_size=3).map(" ".join)), max_size=30)
@@ -43,7 +45,7 @@ def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
             fault = f"{path}:{number}: " + (f"duplicate key '{key}'; keep one of the two lines" if key else "empty line; remove it")
         expected[key] = value
     if not fault:
-        assert list(Table.read(path).items()) == list(expected.items())
+        assert list(Table.read(path).items()) == list(pairs_of_file(path)) == list(expected.items())
         return
     with pytest.raises(UserError) as told:
         Table.read(path)
@@ -86,6 +88,38 @@ def test_lines_in_order_are_written_some_at_a_time(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert max(peaks) < 0.8 * path.stat().st_size
+
+
+def test_the_lines_of_a_file_are_gone_through_some_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(content, "_CHUNK_BYTES", 1 << 13)
+    monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
+    path = tmp_path / "table"
+    path.write_text("".join(f"{i:06d} some words that were said\n" for i in range(50_000)))
+    tracemalloc.start()
+    assert sum(1 for _ in pairs_of_file(path)) == 50_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.2 * path.stat().st_size
+
+
+@given(items=ITEMS, data=st.data())
+def test_some_lines_of_a_table(items, data):
+    table = Table.of(items)
+    chosen = sorted(data.draw(st.sets(st.sampled_from(range(len(table)))))) if len(table) else []
+    lines = table.content.splitlines(keepends=True)
+    assert table.taken(np.array(chosen, np.int64)) == b"".join(lines[number] for number in chosen)
+    assert table.where(number in chosen for number in range(len(table))).content == b"".join(lines[number] for number in chosen)
+
+
+@given(speakers=st.dictionaries(WORD, WORD, min_size=1, max_size=30), ordered=st.booleans())
+def test_speakers_are_written_as_the_inverse(speakers, ordered, tmp_path_factory):
+    """Whether they come in the order of the utterances, one after the other, or not."""
+    path = tmp_path_factory.mktemp("inverse")
+    utt2spk = {f"{speaker}-{utt}" if ordered else utt: speaker for utt, speaker in speakers.items()}
+    write_table(path / "utt2spk", utt2spk)
+    write_inverted(path / "spk2utt", path / "utt2spk")
+    write_table(path / "expected", invert(utt2spk))
+    assert (path / "spk2utt").read_bytes() == (path / "expected").read_bytes()
 
 
 def test_memory_is_that_of_the_file(tmp_path):

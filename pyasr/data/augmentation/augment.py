@@ -152,7 +152,7 @@ class Babble:
 
     def __init__(self, data: DataDir):
         self.data = data
-        self._original = at_hand(completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances))
+        self._original = data.optional_table("utt2uniq")
         whole = data.utterances.take(np.flatnonzero(np.fromiter(map(self._is_whole, data.utterances), bool)))
         self._of_speaker = Groups(whole, map(data.utt2spk.__getitem__, whole))
         if len(self._of_speaker) < 2:
@@ -160,7 +160,7 @@ class Babble:
 
     def _is_whole(self, utt: str) -> bool:
         """Whether an utterance is at its original speed and not a copy of another one of the data."""
-        original = self._original[utt]
+        original = self._original.get(utt, utt)
         is_copy = original != utt and original in self.data.utt2spk
         return not is_copy and speed(self.data, self.data.recording(utt)) == 1
 
@@ -186,7 +186,7 @@ class Babble:
     def _speakers_in(self, recording: str) -> set[str]:
         """The speakers of a recording."""
         utt2spk = self.data.utt2spk
-        return {utt2spk.get(self._original[utt], utt2spk[utt]) for utt in self._utterances.get(recording, ())}
+        return {utt2spk.get(self._original.get(utt, utt), utt2spk[utt]) for utt in self._utterances.get(recording, ())}
 
     def _place(self, utt: str) -> tuple[str, float, float | None, str]:
         segment, recording = self.data.segments.get(utt, Segment("", 0.0, TO_THE_END)), self.data.recording(utt)

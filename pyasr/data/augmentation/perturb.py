@@ -12,7 +12,8 @@ from pyasr.base.cli.option_uses import if_set
 from pyasr.base.cli.options import option
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.data.audio.recordings import speed as speed_of, volume as volume_of
+from pyasr.data.audio.recordings import speed as speed_of
+from pyasr.data.audio.recordings import volume as volume_of
 from pyasr.data.parts.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
 from pyasr.data.tables.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, Tables, completed
 from pyasr.data.tables.rules import speed_complaint
@@ -58,7 +59,7 @@ def perturbed(data: DataDir, options: Perturbation) -> Tables:
     The names in a copy begin with, for example, `sp0.9-`; the copy of a speaker is another speaker. `utt2uniq` maps each utterance to the
     original one. Existing speeds and volumes of the data are multiplied. Raises UserError for invalid times, durations, speeds and volumes.
     """
-    _check_times(data)
+    _check_times(DataDir(data.path))
     options.check_volumes()
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
@@ -76,7 +77,7 @@ def perturbed(data: DataDir, options: Perturbation) -> Tables:
 
 def _check_times(data: DataDir) -> None:
     """Raise UserError for an invalid line of segments, durations, speeds or volumes."""
-    data.segments
+    data.segments  # read for its checks
     for name in filter(data.has, _DURATIONS):
         number_table(data.path / name)
     for recording in data.reco2speed:

@@ -20,7 +20,6 @@ from pyasr.io.ark import archive_of
 from pyasr.io.content import read_file
 from pyasr.io.tables import Table, key_blocks, plain_table
 
-
 _NUM_SPACES = methodcaller("count", " ")
 
 

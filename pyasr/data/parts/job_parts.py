@@ -14,6 +14,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +24,9 @@ from pyasr.base.files.pipes import is_command
 from pyasr.base.files.places import remove_tree
 from pyasr.data.tables.datadir import RECORDING_TABLES, SPEAKER_TABLES, DataDir, Tables, split
 from pyasr.io.keys import Keys, distinct
-from pyasr.io.lazy_tables import at_hand, mapped
-from pyasr.io.tables import Parsed, Table
-from pyasr.io.text_tables import invert, write_table
+from pyasr.io.lazy_tables import Stored, at_hand, mapped
+from pyasr.io.tables import Table
+from pyasr.io.text_tables import write_inverted, write_table
 
 PARTS = ".data_parts"
 _UTTERANCES = "utterances"
@@ -60,7 +62,7 @@ def parts_of_jobs(data: Path, out: Path, lists: list[Sequence[str]], tables: Ite
 
     Raises UserError if a table cannot be read.
     """
-    directory, folder = DataDir(data), Path(out) / name
+    folder = Path(out) / name
     places = [folder / str(job) for job in range(1, len(lists) + 1)]
     _remove(folder)
     try:
@@ -68,9 +70,9 @@ def parts_of_jobs(data: Path, out: Path, lists: list[Sequence[str]], tables: Ite
             place.mkdir(parents=True)
             with (place / _UTTERANCES).open("w", encoding="utf-8") as f:
                 f.writelines(f"{utt}\n" for utt in utterances)
-        wanted = [table for table in dict.fromkeys(("utt2spk", *tables)) if directory.has(table)]
-        for table, parts in _cut({table: _from_anywhere(directory, table, out) for table in wanted}, lists):
-            for place, lines in zip(places, parts):
+        wanted = [table for table in dict.fromkeys(("utt2spk", *tables)) if DataDir(data).has(table)]
+        for table, parts in _cut({table: Stored(partial(_from_anywhere, data, table, out)) for table in wanted}, lists):
+            for lines, place in zip(parts, places):
                 (place / table).write_bytes(lines)
         yield
     finally:
@@ -85,37 +87,47 @@ def _remove(folder: Path) -> None:
 def write_parts(tables: Tables, lists: list[Sequence[str]], directories: list[Path]) -> None:
     """Write the data directory of each list of utterances into the corresponding one of `directories`, which exist."""
     for name, parts in _cut(tables, lists):
-        for directory, lines in zip(directories, parts):
-            write_table(directory / name, Table(bytes(lines)))
-            lines.clear()
+        for lines, directory in zip(parts, directories):
+            write_table(directory / name, Table(lines))
     for directory in directories:
-        write_table(directory / "spk2utt", invert(Table.read(directory / "utt2spk")))
+        write_inverted(directory / "spk2utt", directory / "utt2spk")
 
 
-def _cut(tables: Tables, lists: list[Sequence[str]]) -> Iterator[tuple[str, list[bytearray]]]:
+def _cut(tables: Tables, lists: list[Sequence[str]]) -> Iterator[tuple[str, Iterator[bytes]]]:
     """(name, the lines of each part) of each table except spk2utt, in the order of the table."""
-    parts_of, num = _parts_by_line(lists), len(lists)
-    shared = dict.fromkeys(SPEAKER_TABLES, _Shared(at_hand(tables["utt2spk"]), parts_of, num))
+    of_utterances, num = _Utterances(lists), len(lists)
+    places = dict.fromkeys(SPEAKER_TABLES, _Shared(at_hand(tables["utt2spk"]), of_utterances).places)
     if segments := tables.get("segments"):
-        shared |= dict.fromkeys(RECORDING_TABLES, _Shared(Parsed(at_hand(segments), lambda line: line.split()[0]), parts_of, num))
+        places |= dict.fromkeys(RECORDING_TABLES, _Shared(at_hand(segments), of_utterances).places)
     for name in (name for name in tables if name != "spk2utt"):
-        table = at_hand(tables[name])
-        yield name, shared[name].share_out(table) if name in shared else _hand_out(table, parts_of(table), num)
+        yield name, _handed_out(at_hand(tables[name]), places.get(name, of_utterances.places), num)
 
 
-def _parts_by_line(lists: list[Sequence[str]]) -> Callable[[Mapping[str, object]], np.ndarray]:
-    """A function that returns the part of each line of a table of utterances, int32 (number of lines,); -1: in none of the lists."""
-    utterances, parts = _numbered(lists)
+def _handed_out(table: Mapping[str, str], places_of: Callable[[Table], tuple[np.ndarray, np.ndarray]], num: int) -> Iterator[bytes]:
+    """The lines of each of `num` parts; in memory are the table and the lines of one part."""
+    table = table if isinstance(table, Table) else Table.of(table.items())
+    lines, parts = places_of(table)
+    order = np.argsort(parts, kind="stable")
+    lines, borders = lines[order], np.searchsorted(parts[order], np.arange(num + 1))
+    return (table.taken(lines[begin:end]) for begin, end in pairwise(borders.tolist()))
 
-    def part(utt: str) -> int:
-        line = utterances.line_of(utt)
-        return -1 if line is None else parts[line]
 
-    def of_lines(table: Mapping[str, object]) -> np.ndarray:
-        has_same = isinstance(table, Table) and table.has_keys_of(utterances)
-        return parts if has_same else np.fromiter(map(part, table), np.int32)
+class _Utterances:
+    """Which of the lists of utterances, from 0, each line of a table belongs to."""
 
-    return of_lines
+    def __init__(self, lists: list[Sequence[str]]):
+        self._utterances, self._parts = _numbered(lists)
+
+    def places(self, table: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers of the lines that are in a list, ascending; the list of each)"""
+        has_same = isinstance(table, Table) and table.has_keys_of(self._utterances)
+        parts = self._parts if has_same else np.fromiter(map(self._part, table), np.int32, len(table))
+        lines = np.flatnonzero(parts >= 0)
+        return lines, parts[lines]
+
+    def _part(self, utt: str) -> int:
+        line = self._utterances.line_of(utt)
+        return -1 if line is None else self._parts[line]
 
 
 def _numbered(lists: list[Sequence[str]]) -> tuple[Table, np.ndarray]:
@@ -129,49 +141,33 @@ def _numbered(lists: list[Sequence[str]]) -> tuple[Table, np.ndarray]:
     return Table.of_keys(utt for utt, _ in pairs), np.array([number for _, number in pairs], np.int32)
 
 
-def _hand_out(table: Mapping[str, str], parts: np.ndarray, num: int) -> list[bytearray]:
-    """The lines of each of `num` parts; `parts` (number of lines,) is the part of each line, -1 for none."""
-    lines = [bytearray() for _ in range(num)]
-    for line, part in zip(_lines_of(table), memoryview(parts)):
-        if part >= 0:
-            lines[part] += line
-    return lines
-
-
-def _lines_of(table: Mapping[str, str]) -> Iterator[bytes]:
-    """The lines of a table, with their line breaks."""
-    return (table if isinstance(table, Table) else Table.of(table.items())).byte_lines()
-
-
 class _Shared:
-    """Speakers or recordings, which may have utterances in several of `num` parts.
+    """Which lists the lines of a table of speakers or recordings belong to, of which each may have utterances in several.
 
-    table     {utterance: its speaker or recording}
-    parts_of  function of a table, from `_parts_by_line`
+    table  {utterance: its speaker, or its recording and times}
     """
 
-    def __init__(self, table: Mapping[str, str], parts_of: Callable[[Mapping[str, str]], np.ndarray], num: int):
-        self._num, (self._names, lines), parts = num, distinct(table.values()), parts_of(table)
-        pairs = np.unique(num * lines[parts >= 0] + parts[parts >= 0])
-        self._parts, self._borders = memoryview(pairs % num), memoryview(np.searchsorted(pairs, num * np.arange(len(self._names) + 1)))
+    def __init__(self, table: Mapping[str, str], of_utterances: _Utterances):
+        self._names, names = distinct(value.partition(" ")[0] for value in table.values())
+        lines, parts = of_utterances.places(table)
+        num = int(parts.max(initial=0)) + 1
+        pairs = np.unique(num * names[lines] + parts)
+        self._parts, self._borders = pairs % num, np.searchsorted(pairs, num * np.arange(len(self._names) + 1))
 
-    def share_out(self, table: Mapping[str, str]) -> list[bytearray]:
-        """The lines of each part; a line is in all parts that have utterances of its key."""
-        lines = [bytearray() for _ in range(self._num)]
-        for key, line in zip(table, _lines_of(table)):
-            for part in self._parts_of(key):
-                lines[part] += line
-        return lines
-
-    def _parts_of(self, key: str) -> Sequence[int]:
-        line = self._names.line_of(key)
-        return () if line is None else self._parts[self._borders[line] : self._borders[line + 1]]
+    def places(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers of lines, ascending; the list of each): a line stands here once for each list that its key belongs to."""
+        names = np.fromiter((-1 if (line := self._names.line_of(key)) is None else line for key in table), np.int64, len(table))
+        known = np.flatnonzero(names >= 0)
+        begins, ends = self._borders[names[known]], self._borders[names[known] + 1]
+        sizes = ends - begins
+        each = np.arange(sizes.sum()) + np.repeat(ends - np.cumsum(sizes), sizes)
+        return np.repeat(known, sizes), self._parts[each]
 
 
-def _from_anywhere(data: DataDir, name: str, out: Path) -> Mapping[str, str]:
+def _from_anywhere(data: Path, name: str, out: Path) -> Mapping[str, str]:
     """The table `name` with paths that are valid in OUT/PARTS/JOB. They are absolute unless OUT is below the current directory: the base
     directory of relative paths is searched for among the parents of the table."""
-    table = data.utt2spk if name == "utt2spk" else data.table(name)
+    table = DataDir(data).utt2spk if name == "utt2spk" else DataDir(data).table(name)
     if not name.endswith(".scp") or Path.cwd() in Path(out).resolve().parents:
         return table
     return mapped(table, value=lambda entry: entry if is_command(entry) else str(Path.cwd() / entry))

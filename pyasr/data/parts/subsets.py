@@ -19,12 +19,21 @@ from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 from pyasr.data.parts.side_files import carry, leave, side_files
 from pyasr.data.tables.datadir import (
-    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
+    FILE_AND_CHANNEL,
+    RECORDING_TABLES,
+    SPEAKER_TABLES,
+    TABLES,
+    UTTERANCE_TABLES,
+    DataDir,
+    Tables,
+    completed,
+    default_value,
+    filtered,
 )  # fmt: skip
 from pyasr.io.keys import Keys
-from pyasr.io.lazy_tables import Joined, Lazy, Stored, at_hand, mapped
+from pyasr.io.lazy_tables import Joined, Lazy, Stored, mapped
 from pyasr.io.tables import Table
-from pyasr.io.text_tables import invert, read_lines, write_table
+from pyasr.io.text_tables import read_lines, write_inverted, write_table
 
 FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
 
@@ -37,20 +46,15 @@ def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
 
 def read_all(data: DataDir) -> Tables:
     """As `all_tables`. Raises UserError if a table cannot be read, or utt2spk is missing."""
-    tables = all_tables(data)
-    for table in tables.values():
-        at_hand(table)
+    for name in (tables := all_tables(data)):
+        DataDir(data.path).table(name)
     return tables
 
 
 def all_tables(data: DataDir) -> Tables:
-    """All known tables of `data`, utt2spk first; each is read at each iteration over it."""
-    names = ["utt2spk", *(name for name in TABLES if name != "utt2spk" and data.has(name))]
-    return {name: Stored(partial(_table_of, data, name)) for name in names}
-
-
-def _table_of(data: DataDir, name: str) -> Mapping[str, str]:
-    return data.utt2spk if name == "utt2spk" else data.table(name)
+    """All known tables of `data`, utt2spk first; the others are read at each iteration over them."""
+    others = [name for name in TABLES if name != "utt2spk" and data.has(name)]
+    return {"utt2spk": data.utt2spk, **{name: Stored(partial(data.table, name), partial(data.pairs, name)) for name in others}}
 
 
 def write_all(path: Path, tables: Tables) -> None:
@@ -58,7 +62,12 @@ def write_all(path: Path, tables: Tables) -> None:
     for name, table in tables.items():
         if name != "spk2utt":
             write_table(Path(path) / name, table)
-    write_table(Path(path) / "spk2utt", invert(Table.read(Path(path) / "utt2spk")))
+    write_inverted(Path(path) / "spk2utt", Path(path) / "utt2spk")
+
+
+def num_utterances(path: Path) -> int:
+    """The number of utterances of a data directory that `write_all` has written."""
+    return sum(1 for _ in DataDir(path).pairs("utt2spk"))
 
 
 def write_subset(data: DataDir, out: Path, utterances: Sequence[str]) -> None:
@@ -221,7 +230,7 @@ def combine(sources: list[DataDir], out: Path) -> None:
     for name in TABLES:
         if name in shared and name != "spk2utt" and (table := _union(name, parts, sources)) is not None:
             write_table(out / name, table)
-    write_table(out / "spk2utt", invert(Table.read(out / "utt2spk")))
+    write_inverted(out / "spk2utt", out / "utt2spk")
     leave(sources)
 
 

@@ -25,7 +25,7 @@ from pyasr.data.tables import distortion
 from pyasr.data.tables.dividing import divided, divided_by_speakers
 from pyasr.io.keys import Groups, Keys, Numbers, distinct
 from pyasr.io.lazy_tables import Lazy, at_hand, having
-from pyasr.io.tables import Parsed, Table
+from pyasr.io.tables import Parsed, Table, pairs_of_file
 from pyasr.io.text_tables import grouped, invert, number_table, utt2spk_table, write_table
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
@@ -111,8 +111,18 @@ class DataDir:
 
     def _read(self, name: str) -> Mapping[str, str]:
         table = Table.read(self.file(name))
-        root = root_of(self.file(name), table.values()) if name.endswith(".scp") else Path()
+        root = self._root(name, table.values())
         return table if root == Path() else Parsed(table, partial(placed, root))
+
+    def pairs(self, name: str) -> Iterator[tuple[str, str]]:
+        """The (key, value) pairs of `table(name)`, some thousand of them in memory at a time; `table` refuses what is wrong with them."""
+        root = self._root(name, (value for _, value in pairs_of_file(self.file(name))))
+        pairs = pairs_of_file(self.file(name))
+        return pairs if root == Path() else ((key, placed(root, value)) for key, value in pairs)
+
+    def _root(self, name: str, entries: Iterable[str]) -> Path:
+        """The directory that relative paths in the table `name` begin in."""
+        return root_of(self.file(name), entries) if name.endswith(".scp") else Path()
 
     def optional_table(self, name: str) -> Mapping[str, str]:
         """The table `name`; empty if it does not exist."""
@@ -227,7 +237,7 @@ class DataDir:
     def audio_durations(self) -> Numbers:
         """The length of every utterance, independent of features: seconds, or 1 if nothing is known."""
         if self.has("utt2dur"):
-            return self._for_all(self.utt2dur)
+            return self._for_all(number_table(self.file("utt2dur")))
         return self._for_all(self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan)
 
     def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> Numbers:

@@ -74,7 +74,7 @@ def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
     reader, lengths, factor = FeatureReader(spec.data, InputOptions(cmvn="none")), TableBuilder(), spec.tree.frame_subsampling_factor
     for utt, tids in iterate_job_archives(spec.ali_dir):
         lengths.add(utt, len(tids))
-    keys = join(reader, Parsed(lengths.table(), lambda length: range(int(length))), options.max_missing, spec.ali_dir)
+    keys = join(reader, Parsed(lengths.table(), int), options.max_missing, spec.ali_dir)
     crowded = _crowded(spec, Table.of_keys(keys))
     left_out = dict.fromkeys(crowded, f"it has more phones than frames at 1/{factor} of the frame rate")
     check_left_out(left_out, len(keys), options, str(spec.ali_dir), "lower --frame-subsampling-factor")

@@ -15,12 +15,13 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.model.gmm_dir import check_phones
 from pyasr.hmm.model.model_file import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
-from pyasr.io.int_vectors import check_new, job_archive_files, read_int_vectors
+from pyasr.io.int_vectors import job_archive_files
+from pyasr.io.keys import Keys
 from pyasr.io.openfst import write_fst
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.sequence.aligned_phones_file import save_aligned_phones
-from pyasr.sequence.chain import AlignedPhones, aligned_phones, num_subsampled, output_numbers
+from pyasr.sequence.chain import num_subsampled, output_numbers
 from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi_options import LfMmiOptions
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
@@ -30,7 +31,9 @@ from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.on_ranks import copy_inputs
 from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.targets.alignment_spool import SPOOL_FILE
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
+from pyasr.train.targets.phone_spool import PhoneSpool
 from pyasr.train.targets.prepare_targets import TargetOptions
 from pyasr.train.targets.rank_reader import FEATURES_FILE
 from pyasr.train.training_options import CombineOptions, LearnerOptions, LoopOptions, SampleOptions, StoreOptions
@@ -150,16 +153,18 @@ def prepare(step: LfMmiStep, out: Path) -> None:
     reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
     trans = read_transitions(out / MODEL)
     tree, factor = read_tree(out / "tree", trans), read_subsampling(out)
-    aligned = _that_fit(step, SupervisionOptions(**vars(training.tolerance), frame_subsampling_factor=factor), reader)
-    phone_lm = estimate_phone_lm((one.phones for one in aligned.values()), training.phone_lm)
+    options = SupervisionOptions(**vars(training.tolerance), frame_subsampling_factor=factor)
+    with PhoneSpool(step.ali_dir, reader, options, out / SPOOL_FILE) as spool:
+        keys = _that_fit(step, spool, reader)
+        phone_lm = estimate_phone_lm((one.phones for one in spool.aligned(keys)), training.phone_lm)
+        save_aligned_phones(out / PHONES_FILE, zip(keys, spool.aligned(keys)))
+        lengths = np.fromiter(map(spool.num_frames.__getitem__, keys), np.int64, len(keys))
     write_fst(out / PHONE_LM_FILE, phone_lm)
     make_denominator_graph(phone_lm, trans, tree).save(out / DENOMINATOR_FILE)
-    save_aligned_phones(out / PHONES_FILE, aligned)
-    lengths = np.array([one.num_frames for one in aligned.values()])
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    heldout = choose_heldout(list(aligned), lengths, reader.original, step.targets)
-    reader.save_tables(out / FEATURES_FILE, list(aligned), lengths, step.input.cmvn)
-    save_targets(out / TARGETS_FILE, list(aligned), offsets, _numbers(lengths, factor), heldout, trans.num_pdfs)
+    offsets = np.append(0, np.cumsum(lengths))
+    heldout = choose_heldout(keys, lengths, reader.original, step.targets)
+    reader.save_tables(out / FEATURES_FILE, keys, lengths, step.input.cmvn)
+    save_targets(out / TARGETS_FILE, keys, offsets, _numbers(lengths, factor), heldout, trans.num_pdfs)
 
 
 def _numbers(lengths: np.ndarray, factor: int) -> Iterator[np.ndarray]:
@@ -171,16 +176,10 @@ def _numbers(lengths: np.ndarray, factor: int) -> Iterator[np.ndarray]:
         first += int(num_subsampled(part, factor).sum())
 
 
-def _that_fit(step: LfMmiStep, options: SupervisionOptions, reader: FeatureReader) -> dict[str, AlignedPhones]:
-    """The phones of the utterances that have features and are long enough for them. Logs the others."""
-    aligned, frames, trans = {}, {}, read_transitions(step.ali_dir / MODEL)
-    for archive in job_archive_files(step.ali_dir):
-        vectors = read_int_vectors(archive)
-        check_new(archive, vectors, frames)
-        frames |= {key: range(len(vector)) for key, vector in vectors.items()}
-        matching = {key: vector for key, vector in vectors.items() if reader.has(key) and len(vector) == reader.num_frames(key)}
-        aligned |= dict(aligned_phones(trans, matching))
-    keys = join(reader, frames, step.targets.max_missing, step.ali_dir)
-    left_out = {key: _NO_ROOM for key in keys if not options.have_room(aligned[key])}
+def _that_fit(step: LfMmiStep, spool: PhoneSpool, reader: FeatureReader) -> Keys:
+    """The utterances that have features and are long enough for their phones. Logs the others."""
+    keys = join(reader, spool.num_frames, step.targets.max_missing, step.ali_dir)
+    have_room = spool.have_room(keys)
+    left_out = dict.fromkeys(keys.take(np.flatnonzero(~have_room)), _NO_ROOM)
     check_left_out(left_out, len(keys), LeftOutOptions(step.targets.max_missing), str(step.ali_dir), "raise the tolerances")
-    return {key: aligned[key] for key in keys if key not in left_out}
+    return keys.take(np.flatnonzero(have_room))

@@ -141,15 +141,15 @@ def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
     """
     reader, transitions = FeatureReader(step.data, InputOptions(cmvn="none")), same_transitions(step.ali_dir, step.dnn_dir)
     with AlignmentSpool(step.ali_dir, np.arange(transitions.num_tids + 1), out / SPOOL_FILE) as spool:
-        keys = join(reader, spool.frames, step.targets.max_missing, step.ali_dir)
-        keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(spool.frames[key]), transitions,
+        keys = join(reader, spool.lengths, step.targets.max_missing, step.ali_dir)
+        keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, spool.lengths.__getitem__, transitions,
                               step.targets.max_missing)  # fmt: skip
         spool.check(keys)
         check_paths(spool.alignments(keys[:NUM_CHECKED]), transitions, step.ali_dir)
         lengths = np.diff(spool.offsets(keys))
         heldout = choose_heldout(keys, lengths, reader.original, step.targets)
         reader.save_tables(out / FEATURES_FILE, keys, lengths, InputOptions.load(step.dnn_dir).cmvn)
-        save_targets(out / TARGETS_FILE, keys, spool.offsets(keys), spool.targets(keys), heldout, transitions.num_tids + 1)
+        save_targets(out / TARGETS_FILE, keys, spool.offsets(keys), spool.vectors(keys), heldout, transitions.num_tids + 1)
 
 
 def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
-from pyasr.io.keys import ranks
+from pyasr.io.keys import Keys, ranks
 from pyasr.io.packed_rows import StoredRows, save_rows
 from pyasr.train.targets.dealing import dealt_to
 
@@ -151,15 +151,15 @@ def _part(path: Path, name: str) -> Path:
     return path.with_name(f"{path.name}.{name}")
 
 
-def join(reader: FeatureReader, alignments: Mapping[str, Sized], max_missing: float, ali_dir: Path) -> Sequence[str]:
+def join(reader: FeatureReader, alignments: Mapping[str, int], max_missing: float, ali_dir: Path) -> Keys:
     """The utterances with features and an alignment of the same length. Logs a table of matches and mismatches.
 
-    alignments  {utterance: object with the length of its alignment}
+    alignments  {utterance: number of frames of its alignment}
 
     Raises UserError if more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
     """
     data, keys = reader.data, reader.keys
-    lengths = np.fromiter((len(alignments.get(key, ())) for key in keys), np.int64, len(keys))
+    lengths = np.fromiter((alignments.get(key, 0) for key in keys), np.int64, len(keys))
     differences = np.fromiter((length and length - reader.num_frames(key) for key, length in zip(keys, memoryview(lengths))), np.int64)
     kinds = (lengths > 0) & (differences == 0), lengths == 0, differences != 0
     good, without, unequal = (keys.take(np.flatnonzero(kind)) for kind in kinds)

@@ -41,7 +41,7 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
     """
     reader, transitions = FeatureReader(data, InputOptions(cmvn="none")), read_transitions(ali_dir / "final.mdl")
     with AlignmentSpool(ali_dir, transitions.tid2pdf, out / SPOOL_FILE) as spool:
-        keys = join(reader, spool.frames, options.max_missing, ali_dir)
+        keys = join(reader, spool.lengths, options.max_missing, ali_dir)
         read_tree(ali_dir / "tree", transitions)
         spool.check(keys)
         check_paths(spool.alignments(keys[:NUM_CHECKED]), transitions, ali_dir)
@@ -51,7 +51,7 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
             found = "no utterance is held out, but this --schedule needs a held-out set"
             raise UserError(f"{data}: {found}; raise --heldout-share or give another --schedule")
         reader.save_tables(out / FEATURES_FILE, keys, np.diff(offsets), cmvn)
-        save_targets(out / TARGETS_FILE, keys, offsets, spool.targets(keys), heldout, transitions.num_pdfs, counted=True)
+        save_targets(out / TARGETS_FILE, keys, offsets, spool.vectors(keys), heldout, transitions.num_pdfs, counted=True)
 
 
 def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:

@@ -179,7 +179,7 @@ def test_room_for_phones_is_where_there_is_a_numerator():
 
 def test_phones_on_disk(tmp_path):
     for aligned in (ALIGNED, {}):
-        save_aligned_phones(tmp_path / "phones.npz", aligned)
+        save_aligned_phones(tmp_path / "phones.npz", aligned.items())
         stored = load_aligned_phones(tmp_path / "phones.npz")
         found = dict(iter(stored))
         assert list(found) == list(aligned) and stored.lengths.tolist() == [one.num_frames for one in aligned.values()]

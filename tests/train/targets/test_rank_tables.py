@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import toy_dbn
 import torch
+import toy_dbn
 from corpora import make_alignments, make_data
 from toy_jobs import NUM_PDFS, with_options
 

@@ -61,9 +61,9 @@ def test_join_is_told_in_a_table(corpus, caplog):
 
 def test_utterances_without_frames_are_not_trained_on(tmp_path):
     """Even if their alignment has no frames either."""
-    lengths, aligned = {"a-0": 0, "a-1": 3}, {"a-0": np.zeros(0, np.int32), "a-1": np.ones(3, np.int32)}
+    lengths = {"a-0": 0, "a-1": 3}
     reader = SimpleNamespace(data=tmp_path, keys=Keys.of(lengths), utterances=list(lengths), num_frames=lengths.get, has=lengths.__contains__)
-    assert join(reader, aligned, 0.5, tmp_path) == ["a-1"]
+    assert join(reader, lengths, 0.5, tmp_path) == ["a-1"]
 
 
 def lose_features(path, lost):
@@ -214,7 +214,7 @@ def test_the_order_of_archives_is_not_that_of_the_features(tmp_path):
     """Empty alignments and archives are skipped."""
     write_alignments(tmp_path, [{"d": [4, 4], "b": [2, 2, 2], "e": []}, {}, {"c": [3], "a": [1, 5]}])
     with AlignmentSpool(tmp_path, np.arange(6) * 10, tmp_path / "spool") as spool:
-        assert {key: len(frames) for key, frames in spool.frames.items()} == {"d": 2, "b": 3, "e": 0, "c": 1, "a": 2}
+        assert dict(spool.lengths.items()) == {"d": 2, "b": 3, "e": 0, "c": 1, "a": 2}
         assert spool.offsets(["a", "b", "d"]).tolist() == [0, 2, 5, 7]
-        assert [piece.tolist() for piece in spool.targets(["a", "b", "c", "d"])] == [[10, 50], [20, 20, 20], [30], [40, 40]]
+        assert [piece.tolist() for piece in spool.vectors(["a", "b", "c", "d"])] == [[10, 50], [20, 20, 20], [30], [40, 40]]
         assert {key: tids.tolist() for key, tids in spool.alignments(["a", "d"]).items()} == {"a": [1, 5], "d": [4, 4]}
