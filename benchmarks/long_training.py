@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""A long training on streamed frames within a limit of memory, which is killed and goes on: its memory, and how soon it learns again.
+"""A long training on streamed frames with a memory limit, which is killed and resumed: its memory, and the time until it trains again.
 
-Makes synthetic features, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to 8806 pdfs, in SCRATCH, where a corpus of
-the same size is used again; trains a network on ranks that may take --limit-gb each (RLIMIT_DATA, which the kernel enforces for every
-process of the step); kills all of it after --train-s seconds, and gives the same command again. Prints the peaks of the ranks' memory, and
-the seconds from the second command to the first report of new minibatches (60 are to be reached on an idle machine), with the CPU seconds
-of all processes until then.
+Creates synthetic features in SCRATCH, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to 8806 pdfs; an existing corpus
+of the same size is used again. Trains a network on ranks with a memory limit of --limit-gb each (RLIMIT_DATA, which the kernel enforces for
+every process of the step). Kills all processes after --train-s seconds, and runs the same command again. Prints the peak memory of the
+ranks, and the seconds from the second command to the first report of new minibatches (the goal is 60 on an idle machine), with the CPU
+seconds of all processes until then.
 
-Private memory is what RLIMIT_DATA counts (VmData); resident memory also has what ranks share: libraries, targets mapped from disk.
+Private memory is the quantity limited by RLIMIT_DATA (VmData). Resident memory also includes memory that ranks share: libraries, and
+targets mapped from disk.
 
 Example:
     benchmarks/long_training.py --hours 30 --train-s 120 /tmp/long
@@ -50,22 +51,22 @@ MEMORY_FIELDS = ("VmHWM", "VmData")
 
 @dataclass(frozen=True)
 class Benchmark:
-    scratch: Path = argument("directory for corpus and training; the corpus is kept there")
-    hours: float = option(300.0, "speech in the corpus, in hours", minimum=0.1)
+    scratch: Path = argument("directory for corpus and training; the corpus is kept")
+    hours: float = option(300.0, "hours of speech in the corpus", minimum=0.1)
     num_ranks: int = option(2, "MPI ranks", minimum=1)
-    limit_gb: float = option(3.0, "memory that a process may take", minimum=0.5)
+    limit_gb: float = option(3.0, "memory limit of a process in GB", minimum=0.5)
     train_s: int = option(600, "seconds until the training is killed", minimum=20)
-    hidden_layers: int = option(4, "of the network", minimum=1)
-    hidden_dim: int = option(1024, "of the network", minimum=1)
-    flags: str = option("", "further flags of steps/train_dnn.py, separated by blanks")
+    hidden_layers: int = option(4, "number of hidden layers of the network", minimum=1)
+    hidden_dim: int = option(1024, "number of units per hidden layer", minimum=1)
+    flags: str = option("", "further flags of steps/train_dnn.py, separated by spaces")
 
 
 @dataclass
 class Seen:
-    """What a run of the step has shown, seconds since its beginning.
+    """Observations of a run of the step, with times in seconds since its beginning.
 
-    peaks    greatest bytes of any rank, by field of /proc/PID/status
-    reports  when reports of new minibatches were first seen, CPU seconds of all processes, and frames seen by then
+    peaks    maximum bytes of any rank, by field of /proc/PID/status
+    reports  (time at which a report of new minibatches was first seen, CPU seconds of all processes, frames processed)
     """
 
     peaks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMORY_FIELDS, 0))
@@ -73,7 +74,7 @@ class Seen:
 
 
 def make_corpus(path: Path, hours: float) -> None:
-    """DATA, LANG and ALI_DIR in PATH; utterances of 200 to 630 frames."""
+    """Create DATA, LANG and ALI_DIR in PATH; utterances of 200 to 630 frames."""
     rng = np.random.default_rng(1)
     for name in ("data", "ali", "lang"):
         (path / name).mkdir(parents=True)
@@ -94,7 +95,7 @@ def make_corpus(path: Path, hours: float) -> None:
 
 
 def write_model(path: Path) -> np.ndarray:
-    """A model of one-state phones, one for each pdf; returns a transition-id of each pdf that leaves the phone."""
+    """Write a model of one-state phones, one per pdf; returns a transition-id of each pdf that leaves the phone."""
     phones = list(range(1, NUM_PDFS + 1))
     tree = monophone_tree([[phone] for phone in phones], {phone: 1 for phone in phones})
     entry = (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
@@ -108,7 +109,7 @@ def write_model(path: Path) -> np.ndarray:
 
 
 def compressed(path: Path, pdfs: list[np.ndarray], rng: np.random.Generator) -> list[bytes]:
-    """Features of utterances with these pdfs, as they stand in an archive: a point for each pdf, and noise."""
+    """Features of utterances with these pdfs in archive format: a point per pdf, plus noise."""
     points = rng.standard_normal((NUM_PDFS, DIM)).astype(np.float32)
     with ArkWriter(path / "different.ark", path / "different.scp", compress=True) as writer:
         for number, one in enumerate(pdfs):
@@ -120,7 +121,7 @@ def compressed(path: Path, pdfs: list[np.ndarray], rng: np.random.Generator) -> 
 
 
 def write_archive(path: Path, names: list[str], members: np.ndarray, entries: list[bytes]) -> Iterator[tuple[str, str]]:
-    """Write the utterances `members`; gives (utterance, place) of each."""
+    """Write the utterances `members`; yields (utterance, offset) of each."""
     with open(path, "wb") as file:
         for i in members.tolist():
             file.write(f"{names[i]} ".encode())
@@ -130,8 +131,8 @@ def write_archive(path: Path, names: list[str], members: np.ndarray, entries: li
 
 
 def command(options: Benchmark, corpus: Path, out: Path) -> list[str]:
-    """The step. It reports as often as it mixes, and has saved when it is killed; few frames are held out, since those of 3 % of 300 hours
-    take minutes before the first minibatch."""
+    """Command of the step. It reports at every mixing and saves a checkpoint before it is killed. Few frames are held out, because 3 % of
+    300 hours would take minutes before the first minibatch."""
     flags = {"num-ranks": options.num_ranks, "device": "cpu", "cmvn": "none", "hidden-layers": options.hidden_layers,
              "hidden-dim": options.hidden_dim, "heldout-share": 0.002, "learning-rate": 0.01, "period-frames": 2048, "log-frames": 1,
              "checkpoint-minutes": options.train_s / 60 / 6}  # fmt: skip
@@ -141,9 +142,9 @@ def command(options: Benchmark, corpus: Path, out: Path) -> list[str]:
 
 
 def run(options: Benchmark, words: list[str], out: Path, seconds: float, reports: int) -> Seen:
-    """Give the command and look on until it has run so long and has reported so often, then kill all of it.
+    """Run the command for at least `seconds` and `reports` reports, then kill all of its processes.
 
-    Raises UserError where the step ends before.
+    Raises UserError if the step ends earlier.
     """
     most, seen, begin = int(options.limit_gb * 1e9), Seen(), time.monotonic()
     before = frames_reported(out)
@@ -164,7 +165,7 @@ def run(options: Benchmark, words: list[str], out: Path, seconds: float, reports
 
 
 def look(pid: int, out: Path, before: int, now: float, seen: Seen) -> None:
-    """Add what there is to be seen."""
+    """Add the current memory and reports to `seen`."""
     processes = family(pid)
     for one in processes:
         if b"pyasr.parallel.ranks.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(Path(f"/proc/{one}/cmdline")):
@@ -176,13 +177,13 @@ def look(pid: int, out: Path, before: int, now: float, seen: Seen) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process, and of those that it has waited for."""
+    """CPU seconds of a process and of the children that it has waited for."""
     fields = read(Path(f"/proc/{pid}/stat")).rpartition(b") ")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def frames_reported(out: Path) -> int:
-    """By the last whole line of the metrics."""
+    """Frames processed according to the last complete line of the metrics."""
     lines = read(out / "metrics.jsonl").split(b"\n")[:-1]
     return int(json.loads(lines[-1])["frames"]) if lines else 0
 
@@ -194,7 +195,7 @@ def resumed_at(out: Path, before: int) -> int:
 
 
 def read(path: Path) -> bytes:
-    """Nothing of a file that is not there, or of a process that has ended."""
+    """The content of a file; empty if it does not exist, or if it belongs to a process that has ended."""
     try:
         return path.read_bytes()
     except OSError:
@@ -202,7 +203,7 @@ def read(path: Path) -> bytes:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that have come from it."""
+    """A process and all of its descendants."""
     found = [pid]
     for one in found:
         for task in Path(f"/proc/{one}/task").glob("*/children"):
@@ -225,11 +226,11 @@ def main(options: Benchmark) -> None:
     if scratch.exists():
         remove_tree(scratch)
     words = command(options, corpus, out)
-    for name, seconds, reports, limit in (("trained, then killed", options.train_s, 5, ""), ("gone on with", 0, 1, "60 s")):
+    for name, seconds, reports, limit in (("trained, then killed", options.train_s, 5, ""), ("resumed", 0, 1, "60 s")):
         seen = run(options, words, scratch, seconds, reports)
         first, cpu, _ = seen.reports[0]
         peaks = "".join(f"{peak / 1e9:>8.2f} GB" for peak in seen.peaks.values())
-        print(f"{name:<22}{first:>7.1f} s ({cpu:.0f} CPU s) to the first report (to reach: {limit or 'any'}), "
+        print(f"{name:<22}{first:>7.1f} s ({cpu:.0f} CPU s) to the first report (goal: {limit or 'none'}), "
               f"{seen.reports[-1][2]} frames, peaks of a rank: resident, private{peaks} of {options.limit_gb:g}", flush=True)  # fmt: skip
 
 

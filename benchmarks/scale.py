@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""CPU seconds and peak memory of all programs that read a whole corpus, by the size of the corpus, and how
-they grow.
+"""CPU seconds and peak memory of all programs that read a whole corpus, by the size of the corpus, and their
+growth.
 
-Corpora of 31 k, 125 k, 500 k and 2 M utterances, n-gram models and dictionaries are made in --scratch
-(`benchmarks/scale_corpus.py`, `benchmarks/scale_language.py`); each program of `benchmarks/scale_rows.py`
-reads them at growing sizes. What it takes is kept in --out, a row for each program and size, and not measured
-again. Beyond the largest size that is measured, figures are extrapolated and marked x. A program that would
-take more than --most-s or than the free memory is left out at that size. A mark shows where a limit is
-broken, or where something grows faster than linearly. With --page, the tables of docs/scale.md are written.
+Corpora of 31 k, 125 k, 500 k and 2 M utterances, n-gram models and dictionaries are created in --scratch
+(`benchmarks/scale_corpus.py`, `benchmarks/scale_language.py`). Each program of `benchmarks/scale_rows.py`
+reads them at increasing sizes. Results are stored in --out, a row per program and size, and are not measured
+again. Beyond the largest measured size, numbers are extrapolated and marked x. A program is skipped at a size
+for which it is expected to take more than --most-s or than the free memory. A mark shows exceeded limits and
+growth faster than linear. With --page, the tables of docs/scale.md are written.
 
 CPU seconds are those of a program with all of its jobs, megabytes those of its largest process. The machine
-may be busy. The sizes are chosen for about an hour on two idle cores, of which the two smaller ones take a
-quarter, and for at most 6 GB of disk.
+may run other work. The sizes take about an hour on two idle cores (the two smaller ones a quarter of it) and
+at most 6 GB of disk.
 
 Examples:
     benchmarks/scale.py --sizes "1 2"
@@ -40,30 +40,30 @@ from pyasr.base.errors import UserError
 from pyasr.base.host.host_memory import free_bytes
 from pyasr.base.outputs.run_record import commit, machine
 
-_SHARE_OF_MEMORY = 0.7  # of what is free, that a program may be expected to take
-_PATIENCE = 20  # times the expected CPU seconds, on a busy machine, after which a program is ended
+_SHARE_OF_MEMORY = 0.7  # maximum expected memory of a program, as a fraction of the free memory
+_PATIENCE = 20  # time limit of a program in multiples of --most-s, for a busy machine
 _NAMES = [row.name for row in ROWS]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    out: Path = option(ROOT / "benchmarks/scale.json", "file of what is measured, kept and added to")
-    sizes: str = option("1 2 3 4", "places of the sizes in the ladders of benchmarks/scale_rows.py, beside the smallest size, 0")
-    rows: str = option("", "rows to measure, by their first word, separated by blanks; empty: all")
-    again: bool = option(False, "measure rows that are kept, too")
-    most_s: float = option(120.0, "a program that is expected to take more CPU seconds is left out", minimum=1.0)
-    warm_up: bool = option(True, "run a program twice at its smallest size: the first time, kernels are compiled")
-    scratch: str = option("", "directory for corpora, which are kept there; empty: a temporary one")
-    page: Path | None = option(None, "page whose tables are written, as docs/scale.md")
+    out: Path = option(ROOT / "benchmarks/scale.json", "file of results, to which new ones are added")
+    sizes: str = option("1 2 3 4", "indices of sizes in the ladders of benchmarks/scale_rows.py, in addition to 0")
+    rows: str = option("", "rows to measure, by their first word, separated by spaces; empty: all")
+    again: bool = option(False, "measure rows again that have results")
+    most_s: float = option(120.0, "skip programs that are expected to take more CPU seconds", minimum=1.0)
+    warm_up: bool = option(True, "run a program twice at its smallest size, because the first run compiles kernels")
+    scratch: str = option("", "directory in which corpora are kept; empty: a temporary directory")
+    page: Path | None = option(None, "page whose tables are updated, such as docs/scale.md")
 
 
 def _place(usage: Usage) -> tuple[int, int]:
-    """In the file."""
+    """Sort key of a result in the file."""
     return _NAMES.index(usage.row), usage.size
 
 
 class Measurements:
-    """What is kept, and what is added to it."""
+    """Stored results, and new ones that are added."""
 
     def __init__(self, options: Benchmark, ground: Ground, work: Path):
         self.options, self.ground, self.work = options, ground, work
@@ -72,16 +72,16 @@ class Measurements:
         self.failed: list[str] = []
 
     def growth(self, row: Row) -> Growth:
-        """Of what is kept of a row."""
+        """Growth of a row according to its results."""
         return Growth(row, [usage for usage in self.usages.values() if usage.row == row.name])
 
     def add(self, row: Row, size: int) -> None:
-        """Measure a row at a size, unless that is kept or expected to take too much."""
+        """Measure a row at a size, unless it has a result or is expected to take too much."""
         if (row.name, size) in self.usages and not self.options.again:
             return
         amount = self.amount(row, size)
-        if told := self._too_much(row, size, amount):
-            log.info(f"{row.name} at {size}: left out, expected to take {told}")
+        if expected := self._too_much(row, size, amount):
+            log.info(f"{row.name} at {size}: skipped, expected to take {expected}")
             return
         try:
             cpu_s, memory_mb = self._measured(row, size)
@@ -95,11 +95,11 @@ class Measurements:
         log.info(f"{row.name} at {size}: {cpu_s:.1f} CPU s, {memory_mb:.0f} MB")
 
     def amount(self, row: Row, size: int) -> float:
-        """In the unit of the row's ladder."""
+        """The size in the unit of the row's ladder."""
         return self.ground.frames(row.ladder.kind, size) if row.ladder.unit == "frames" else size
 
     def _too_much(self, row: Row, size: int, amount: float) -> str:
-        """What a row is expected to take, where that is too much."""
+        """The expected cost of a row if it exceeds the limits; else ''."""
         growth = self.growth(row)
         cpu_s, memory_mb = growth.at("cpu_s", amount), growth.at("memory_mb", amount)
         if cpu_s is None or size == row.ladder.sizes[0]:
@@ -121,7 +121,7 @@ class Measurements:
 
     @contextmanager
     def command(self, row: Row, size: int) -> Iterator[str]:
-        """That of a row, with the directories that it reads; what is made in `work` is removed."""
+        """The command of a row with its input directories; the content of `work` is removed afterwards."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         try:
@@ -131,19 +131,19 @@ class Measurements:
 
 
 def chosen(options: Benchmark) -> list[Row]:
-    """The rows to measure. Raises UserError for a name that none has."""
+    """The rows to measure. Raises UserError for an unknown name."""
     names = options.rows.split()
     unknown = set(names) - {row.name.split(",")[0].split()[0] for row in ROWS}
     if unknown:
-        raise UserError(f"--rows: '{min(unknown)}' is not a row; benchmarks/scale_rows.py has them")
+        raise UserError(f"--rows: '{min(unknown)}' is not a row; see benchmarks/scale_rows.py for their names")
     return [row for row in ROWS if not names or row.name.split(",")[0].split()[0] in names]
 
 
 def places(options: Benchmark) -> list[int]:
-    """The places of the sizes, from small to large. Raises UserError for anything but numbers."""
+    """The indices of the sizes in increasing order. Raises UserError for words that are not numbers."""
     words = options.sizes.split()
     if not all(word.isdecimal() for word in words):
-        raise UserError(f"--sizes '{options.sizes}': places of sizes are numbers, as in '1 2'; correct it")
+        raise UserError(f"--sizes '{options.sizes}': not a list of indices; give numbers, such as '1 2'")
     return sorted({0, *map(int, words)}) if words else []
 
 

@@ -1,11 +1,11 @@
 """Corpora without speech for benchmarks/scale.py: data directories, features, alignments and lattices of any
 number of utterances.
 
-Utterance i says what content i modulo NUM_CONTENTS says. The tables have a line for each utterance, the
-archives of features a matrix for each content alone, so 2 M utterances take 1 GB of disk. Words come from the
-CMU dictionary; each state of a phone has a mean, to which noise is added, so GMMs and networks learn, and
-alignments and searches are as wide as usual. Names, lengths and numbers of words are those of Fisher: 11
-words and 3.3 s an utterance, 85 utterances a side of a call. Recordings name one silent file.
+Utterance i has the content i modulo NUM_CONTENTS. The tables have a line per utterance, but the archives of
+features have only one matrix per content, so 2 M utterances take 1 GB of disk. Words come from the CMU
+dictionary. Each state of a phone has a mean, to which noise is added, so that GMMs and networks learn, and
+alignments and searches have the usual width. Names, lengths and numbers of words are like those of Fisher: 11
+words and 3.3 s per utterance, 85 utterances per side of a call. Recordings refer to one silent file.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _SPEAKER_STATISTICS = "all"  # key of the statistics that all speakers share
 
 @dataclass(frozen=True)
 class Kind:
-    """Utterances of `words` words beside the first, on average, and `silence` frames before and after; a
-    state of a phone lasts 1 to `longest` frames, a word has up to `phones` phones.
+    """Utterances of 1 + `words` words on average, and `silence` frames before and after; a state of a phone
+    lasts 1 to `longest` frames, a word has up to `phones` phones.
 
-    free      texts are drawn for each utterance, from so many words by Zipf's law, and do not fit the features;
-              0: texts are those of the contents
+    free      texts are drawn for each utterance, from this number of words by Zipf's law, and do not match the
+              features; 0: texts are those of the contents
     segments  utterances are segments of recordings, not recordings
     """
 
@@ -57,15 +57,15 @@ class Kind:
 
 
 KINDS = {
-    "tables": Kind(10.0, 4, 8, 5, free=NUM_FREE),  # what tools on tables read
-    "speech": Kind(10.0, 4, 8, 5),  # what costs by frames
-    "short": Kind(0.0, 2, 2, 3, segments=False),  # a word in a tenth of a second: what costs by utterances
+    "tables": Kind(10.0, 4, 8, 5, free=NUM_FREE),  # for tools on tables
+    "speech": Kind(10.0, 4, 8, 5),  # for programs whose cost depends on frames
+    "short": Kind(0.0, 2, 2, 3, segments=False),  # a word in a tenth of a second: for programs whose cost depends on utterances
 }
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What is said: texts, numbers of frames, and where features begin in the archive."""
+    """Contents of utterances: texts, numbers of frames, and offsets of the features in the archive."""
 
     texts: list[str]
     frames: list[int]
@@ -82,7 +82,7 @@ def vocabulary(num_words: int = NUM_WORDS) -> dict[str, Phones]:
 
 
 def write_language(root: Path, num_words: int = NUM_WORDS) -> None:
-    """`root`/lang and `root`/lexicon.txt."""
+    """Write `root`/lang and `root`/lexicon.txt."""
     words, lexicon = vocabulary(num_words), Lexicon()
     for word, phones in {UNKNOWN: (NOISE,), **words}.items():
         lexicon.add(word, phones)
@@ -99,7 +99,7 @@ def write_language(root: Path, num_words: int = NUM_WORDS) -> None:
 
 
 def write_contents(root: Path, kind_name: str) -> None:
-    """`root`/{texts,frames}, `root`/feats.ark, whose keys are numbers in the order of the contents, and
+    """Write `root`/{texts,frames}, `root`/feats.ark, whose keys are numbers in the order of the contents, and
     `root`/{cmvn.ark,silence.wav}."""
     kind, rng = KINDS[kind_name], np.random.default_rng(1)
     words = {word: phones for word, phones in vocabulary().items() if len(phones) <= kind.phones}
@@ -133,19 +133,19 @@ def features(phones: list[Phones], kind: Kind, rng: np.random.Generator) -> np.n
 
 
 def means_of(phone: str) -> np.ndarray:
-    """Of the states of a phone, shape (NUM_STATES, DIM)."""
+    """Means of the states of a phone, shape (NUM_STATES, DIM)."""
     return 0.7 * np.random.default_rng(list(phone.encode())).standard_normal((NUM_STATES, DIM))
 
 
 def statistics(root: Path) -> np.ndarray:
-    """Those of all contents as Kaldi's of a speaker: sums and their number, sums of squares; float64 (2, DIM
-    + 1)."""
+    """Statistics of all contents in Kaldi's format for a speaker: sums and count, sums of squares; float64 (2,
+    DIM + 1)."""
     frames = np.concatenate(list(read_ark(root / "feats.ark").values())).astype(np.float64)
     return np.stack([np.r_[frames.sum(axis=0), len(frames)], np.r_[(frames**2).sum(axis=0), 0.0]])
 
 
 def read_contents(root: Path) -> Contents:
-    """Those that `write_contents` has written."""
+    """Read the contents written by `write_contents`."""
     lines = [
         (root / name).read_text(encoding="utf-8").splitlines() for name in ("texts", "frames", "feats.scp")
     ]
@@ -153,7 +153,7 @@ def read_contents(root: Path) -> Contents:
 
 
 def utterances(first: int, num: int) -> Iterator[tuple[str, str, int]]:
-    """(utterance, speaker, its content) in the order of the tables."""
+    """(utterance, speaker, content) in the order of the tables."""
     for number in range(first, first + num):
         side, place = divmod(number, PER_SIDE)
         speaker = f"fe_03_{side // 2:06d}-{'AB'[side % 2]}"
@@ -161,7 +161,7 @@ def utterances(first: int, num: int) -> Iterator[tuple[str, str, int]]:
 
 
 def write_data(out: Path, contents_dir: Path, kind_name: str, first: int, num: int) -> None:
-    """A data directory of utterances `first` to `first` + `num`, with tables of features and statistics."""
+    """Write a data directory of utterances `first` to `first` + `num`, with tables of features and statistics."""
     kind = KINDS[kind_name]
     out.mkdir(parents=True)
     names = [
@@ -181,7 +181,7 @@ def write_data(out: Path, contents_dir: Path, kind_name: str, first: int, num: i
 
 
 def lines_of(contents_dir: Path, kind: Kind, first: int, num: int) -> Iterator[tuple]:
-    """(utterance, its text, speaker, features, frames, seconds, and its segment or recording)"""
+    """(utterance, text, speaker, features, frames, seconds, segment or recording)."""
     contents, texts = read_contents(contents_dir), free_texts(kind.free) if kind.free else None
     at, side = 0.0, ""
     for utterance, speaker, content in utterances(first, num):
@@ -195,7 +195,7 @@ def lines_of(contents_dir: Path, kind: Kind, first: int, num: int) -> Iterator[t
 
 
 def write_speakers(out: Path, contents_dir: Path, kind: Kind) -> None:
-    """Tables of speakers, and of recordings where utterances are segments, by utt2spk."""
+    """Write tables of speakers, and of recordings if utterances are segments, from utt2spk."""
     values = [f"{contents_dir}/cmvn.ark:{len(_SPEAKER_STATISTICS) + 1}", f"{contents_dir}/silence.wav"]
     names = ["spk2utt", "cmvn.scp", *["wav.scp"] * kind.segments]
     with ExitStack() as stack:
@@ -207,7 +207,7 @@ def write_speakers(out: Path, contents_dir: Path, kind: Kind) -> None:
 
 
 def write_manifests(out: Path, data: Path) -> None:
-    """Lhotse's manifests of a data directory with segments: `out`/{recordings,supervisions}.jsonl."""
+    """Write lhotse manifests of a data directory with segments: `out`/{recordings,supervisions}.jsonl."""
     out.mkdir(parents=True)
     with ExitStack() as stack:
         opened = lambda path, mode: stack.enter_context(path.open(mode, encoding="utf-8"))
@@ -222,7 +222,7 @@ def write_manifests(out: Path, data: Path) -> None:
 
 
 def recording_of(name: str, path: str) -> dict[str, object]:
-    """Lhotse's form of it."""
+    """A recording in lhotse's format."""
     num_samples = silent_samples(path)
     return {"id": name, "sampling_rate": _RATE, "num_samples": num_samples, "duration": num_samples / _RATE,
             "sources": [{"type": "file", "channels": [0], "source": path}]}  # fmt: skip
@@ -230,19 +230,19 @@ def recording_of(name: str, path: str) -> dict[str, object]:
 
 @cache
 def silent_samples(path: str) -> int:
-    """Of the silent file."""
+    """Number of samples of the silent file."""
     return len(read_audio(path)[0])
 
 
 def supervision_of(segment: str, text: str, speaker: str) -> dict[str, object]:
-    """Lhotse's form of an utterance, from its lines in three tables."""
+    """An utterance in lhotse's format, from its lines in three tables."""
     name, recording, begin, end = segment.split()
     return {"id": name, "recording_id": recording, "start": float(begin), "duration": round(float(end) - float(begin), 3),
             "channel": 0, "speaker": speaker.split()[1], "text": text.strip().partition(" ")[2]}  # fmt: skip
 
 
 def free_texts(num_words: int) -> Iterator[str]:
-    """Sentences of 11 words on average, by Zipf's law, without end."""
+    """An infinite sequence of sentences of 11 words on average, by Zipf's law."""
     rng, words = np.random.default_rng(2), [*vocabulary(num_words)]
     while True:
         lengths = 1 + rng.poisson(10.0, PER_ARCHIVE)
@@ -251,7 +251,7 @@ def free_texts(num_words: int) -> Iterator[str]:
 
 
 def copy_alignments(out: Path, of_contents: Path, num: int) -> None:
-    """An alignment directory of `num` utterances, from one of the contents."""
+    """Write an alignment directory of `num` utterances, from one of the contents."""
     vectors = list(read_job_archives(of_contents).values())
     copy_beside(out, of_contents)
     for job, part in parts(num):
@@ -260,7 +260,7 @@ def copy_alignments(out: Path, of_contents: Path, num: int) -> None:
 
 
 def write_transforms(out: Path, num: int) -> None:
-    """A directory of transforms of speakers that change nothing, for `num` utterances."""
+    """Write a directory of identity transforms of speakers, for `num` utterances."""
     out.mkdir(parents=True)
     for job, part in parts(num):
         write_ark(
@@ -271,7 +271,7 @@ def write_transforms(out: Path, num: int) -> None:
 
 
 def copy_lattices(out: Path, of_contents: Path, num: int) -> None:
-    """A decoding directory of `num` utterances, from one of the contents."""
+    """Write a decoding directory of `num` utterances, from one of the contents."""
     lattices = [lattice for _, lattice in read_compact_lattices(of_contents / "lat.1.gz")]
     copy_beside(out, of_contents)
     for job, part in parts(num):
@@ -280,8 +280,8 @@ def copy_lattices(out: Path, of_contents: Path, num: int) -> None:
 
 
 def copy_beside(out: Path, of_contents: Path) -> None:
-    """The files of a directory but its archives and its done-file: programs take it for one that no step has
-    made."""
+    """Copy the files of a directory except its archives and its done-file, so that programs treat the copy as
+    foreign."""
     out.mkdir(parents=True)
     for path in files_in(of_contents):
         if not path.name.startswith(("ali.", "lat.", "hyp.", "shard.", "trans.", ".")):
@@ -289,6 +289,6 @@ def copy_beside(out: Path, of_contents: Path) -> None:
 
 
 def parts(num: int) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
-    """(job, its utterances): PER_ARCHIVE of them each."""
+    """(job, its utterances), PER_ARCHIVE per job."""
     for job, first in enumerate(range(0, num, PER_ARCHIVE), 1):
         yield job, list(utterances(first, min(PER_ARCHIVE, num - first)))

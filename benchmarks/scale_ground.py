@@ -1,9 +1,9 @@
-"""What the programs of benchmarks/scale.py read, by the names in their commands: corpora of a size, models,
+"""Inputs of the programs of benchmarks/scale.py, by the names in their commands: corpora of a size, models,
 alignments, language models.
 
-This module imports nothing that takes memory, since the kernel counts the memory of a process as that of the
-programs it starts. What needs numpy is made by `benchmarks/scale_corpus.py` and
-`benchmarks/scale_language.py` in processes of their own.
+This module does not import large libraries, because the kernel counts the memory of a process for the programs
+that it starts. Inputs that need numpy are created by `benchmarks/scale_corpus.py` and
+`benchmarks/scale_language.py` in separate processes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MODELS = [  # of the contents of the corpora
 
 
 def run_quietly(command: str) -> None:
-    """Run a program of the toolkit. Raises UserError with its last line where it fails."""
+    """Run a program of the toolkit. Raises UserError with its last line if it fails."""
     program, *words = command.split()
     done = subprocess.run(
         [sys.executable, str(ROOT / program), *words],
@@ -64,8 +64,8 @@ def _call(module: str, function: str, arguments: tuple) -> None:
 
 
 def make(module: str, function: str, out: Path, *arguments) -> Path:
-    """`out`, made by the function of a module beside this one, in a process of its own, where it is not
-    there. Raises UserError where that fails."""
+    """`out`; if it does not exist, it is created by a function of a module in this directory, in a separate
+    process. Raises UserError if that fails."""
     if not out.exists():
         part = out.with_name(f"{out.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -74,25 +74,24 @@ def make(module: str, function: str, out: Path, *arguments) -> Path:
         process.start()
         process.join()
         if process.exitcode:
-            raise UserError(f"{out}: could not be made; see above")
+            raise UserError(f"{out}: could not be created; see above")
         part.rename(out)
     return out
 
 
 def _names(command: str) -> list[str]:
-    """Those in braces, in order."""
+    """The names in braces, in order."""
     return [name for _, name, _, _ in Formatter().parse(command) if name]
 
 
 class Ground:
-    """`scratch`/ground, which all sizes share, and `scratch`/size, the corpora of one size."""
+    """Inputs in `scratch`/ground, which all sizes share, and `scratch`/size, the corpora of one size."""
 
     def __init__(self, scratch: Path):
         self.shared, self.sized = scratch / "ground", scratch / "size"
 
     def path(self, name: str) -> Path:
-        """Of language, contents or models, by the names of `_MODELS`; what has to be there before is made
-        where it is not."""
+        """Path of language, contents or models, by the names of `_MODELS`; missing inputs are created."""
         make("scale_corpus", "write_language", self.shared / "language")
         if name in KINDS:
             return self._write_data(self._place(name), name, 0, NUM_CONTENTS)
@@ -112,7 +111,7 @@ class Ground:
         return make("scale_corpus", "write_data", out, self._contents(kind), kind, first, num)
 
     def frames(self, kind: str, num: int) -> int:
-        """Of a corpus of `num` utterances."""
+        """Number of frames of a corpus of `num` utterances."""
         counts = list(map(int, (self._contents(kind) / "frames").read_text(encoding="utf-8").split()))
         return num * sum(counts) // len(counts)
 
@@ -126,21 +125,21 @@ class Ground:
         return make("scale_corpus", "copy_alignments", self.sized / f"ali_{kind}_{num}", of_contents, num)
 
     def transforms(self, num: int) -> Path:
-        """Of the speakers of a corpus."""
+        """Transforms of the speakers of a corpus."""
         return make("scale_corpus", "write_transforms", self.sized / f"transforms_{num}", num)
 
     def lattices(self, num: int) -> Path:
-        """Of the corpus of speech, by tri1."""
+        """Lattices of the corpus of speech, by tri1."""
         of_contents = self.path("lattices_of_contents")
         return make("scale_corpus", "copy_lattices", self.sized / f"lattices_{num}", of_contents, num)
 
     def manifests(self, num: int) -> Path:
-        """Lhotse's recordings and supervisions, of the corpus of tables."""
+        """Lhotse's recordings and supervisions of the corpus of tables."""
         out = self.sized / f"manifests_{num}"
         return make("scale_corpus", "write_manifests", out, self.data("tables", num))
 
     def ctm(self, num: int) -> Path:
-        """When the words of the corpus of speech were said."""
+        """Times of the words in the corpus of speech."""
         out = self.sized / f"ctm_{num}"
         if not out.exists():
             data, ali = self.data("speech", num), self.alignments("speech", num)
@@ -148,7 +147,7 @@ class Ground:
         return out
 
     def large_lexicon(self) -> Path:
-        """Of all words in the corpus of tables."""
+        """A lexicon of all words in the corpus of tables."""
         language = make("scale_corpus", "write_language", self.shared / "large_language", NUM_FREE)
         return language / "lexicon.txt"
 
@@ -159,17 +158,17 @@ class Ground:
         return path
 
     def language_model(self, num_ngrams: int) -> Path:
-        """An ARPA file of about so many n-grams whose vocabulary includes that of the contents."""
+        """An ARPA file of about this number of n-grams, whose vocabulary includes that of the contents."""
         out = self.sized / f"ngrams_{num_ngrams}"
         return make("scale_language", "write_model", out, num_ngrams) / "lm.arpa.gz"
 
     def large_language(self, num_words: int) -> Path:
-        """A dictionary directory `dict` of so many words, and `lm.arpa.gz` with as many n-grams for each as
-        LibriSpeech's pruned trigram has."""
+        """A dictionary directory `dict` of this number of words, and `lm.arpa.gz` with as many n-grams per word
+        as LibriSpeech's pruned trigram."""
         return make("scale_language", "write_language", self.sized / f"words_{num_words}", num_words)
 
     def from_large(self, num_words: int, name: str, command: str) -> Path:
-        """What a program makes of `large_language`."""
+        """The output of a program for `large_language`."""
         made = self.large_language(num_words)
         if not (made / name).exists():
             run_quietly(command.format(made=made, tri1=self.path("tri1")))
@@ -181,8 +180,8 @@ class Ground:
 
 
 class Names:
-    """Paths by the names in the command of a row, for `str.format_map`. What a program writes in is a copy of
-    its own in `work`."""
+    """Paths by the names in the command of a row, for `str.format_map`. Directories that a program changes are
+    copies in `work`."""
 
     def __init__(self, ground: Ground, kind: str, size: int, work: Path):
         self._ground, self._kind, self._size, self._work = ground, kind, size, work

@@ -1,4 +1,4 @@
-"""Language models and dictionaries of any size for benchmarks/scale.py, random as those of
+"""Random language models and dictionaries of any size for benchmarks/scale.py, like those of
 benchmarks/graph.py."""
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ _OF_PRUNED = 2.25  # bigrams, and trigrams, of each word of LibriSpeech's pruned
 
 
 def words_of(num_words: int) -> dict[str, Phones]:
-    """Those of the contents first; beyond the words of the CMU dictionary invented ones that sound like
-    them."""
+    """Words with pronunciations, those of the contents first; beyond the CMU dictionary, artificial words with
+    its pronunciations."""
     known = vocabulary(num_words)
     spoken = list(known.values())
     return known | {f"word{i:06d}": spoken[i % len(spoken)] for i in range(num_words - len(known))}
 
 
 def write_model(out: Path, num_ngrams: int) -> None:
-    """`out`/lm.arpa.gz, of about `num_ngrams` n-grams; the words of the contents are in its vocabulary."""
+    """Write `out`/lm.arpa.gz, of about `num_ngrams` n-grams; its vocabulary includes the words of the contents."""
     words = list(words_of(min(max(num_ngrams // _PER_WORD, NUM_WORDS), _MOST_WORDS)))
     longer = num_ngrams - len(words)
     _write(out, words, longer // 2, longer - longer // 2)
 
 
 def write_language(out: Path, num_words: int) -> None:
-    """`out`/dict and `out`/lm.arpa.gz, with as many n-grams for each word as LibriSpeech's pruned trigram
-    has."""
+    """Write `out`/dict and `out`/lm.arpa.gz, with as many n-grams per word as LibriSpeech's pruned trigram."""
     words = words_of(num_words)
     _write(out, list(words), int(_OF_PRUNED * num_words), int(_OF_PRUNED * num_words))
     (out / "dict").mkdir()

@@ -1,5 +1,5 @@
-"""The tables of docs/scale.md: how programs grow, what whole recipes take, and what that means for jobs,
-ranks and stores."""
+"""The tables of docs/scale.md: growth of programs, cost of whole recipes, and memory for jobs, ranks and
+stores."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _HOURS = {
 }
 _FRAMES_PER_HOUR = 360_000
 _GMMS = ("train_mono", "train_deltas", "train_lda_mllt", "train_sat")
-_JOB_GB = 4  # that a job is given
+_JOB_GB = 4  # memory of a job
 
 
 def growth_table(growths: list[Growth]) -> str:
-    """A line for each row that is measured."""
+    """A line per measured row."""
     head = "program, largest measured, CPU s, MB, exponents, at, CPU s there, MB there, limits, broken".split(", ")
     return markdown_table(head, [_growth_line(growth) for growth in growths if growth.usages])
 
@@ -67,7 +67,7 @@ def number(value: float) -> str:
 
 
 def recipe_table(rates: Rates) -> str:
-    """What recipes take, by what programs are for."""
+    """Cost of recipes by group of programs."""
     from scale_recipes import costs  # runs recipes, and imports what they are planned with
 
     lines = []
@@ -95,15 +95,15 @@ def _needs_line(name: str, hours: int, utterances: int, growths: list[Growth], r
 
 
 def features_mb(growths: list[Growth], frames: float) -> float:
-    """MB that a GMM training holds beside what one of few frames takes, over all jobs: the largest of the
-    rows that are measured."""
+    """MB of a GMM training in addition to one with few frames, over all jobs: the maximum of the measured
+    rows."""
     measured = [growth for growth in growths if growth.row.name in _GMMS and len(growth.usages) > 1]
     held = [growth.at("memory_mb", frames) - min(usage.memory_mb for usage in growth.usages) for growth in measured]
     return max(held, default=0.0)
 
 
 def write_page(path: Path, growths: list[Growth], machine: str) -> None:
-    """The three tables, and what they rest on. Raises UserError where the page has no place for them."""
+    """Write the three tables, with their origin. Raises UserError if the page lacks the marks for them."""
     rates = read_rates(ROOT / "benchmarks/rates.json")
     texts = [
         f"{recipe_table(rates)}\n\nRates of {rates.machine}, {rates.measured}.",

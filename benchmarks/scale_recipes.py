@@ -1,8 +1,8 @@
-"""What the recipes for 300, 960 and 2,000 hours take, by the plans of their own calls (`run.sh --plan true`)
-and benchmarks/rates.json.
+"""Cost of the recipes for 300, 960 and 2,000 hours, from plans of their calls (`run.sh --plan true`) and
+benchmarks/rates.json.
 
-A recipe is run with programs that only record how they are called (tests/recipes/recorded_calls.py); its
-corpora have the published hours.
+A recipe is run with programs that only record their calls (tests/recipes/recorded_calls.py); its corpora have
+the published hours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ sys.path.append(str(ROOT / "tests" / "recipes"))
 from recorded_calls import calls, options_of_all, recorded_recipe  # noqa: E402
 
 _FISHER = Speech(1960.0, 2_220_000)  # hours of both parts, lines of their transcripts
-_GROUPS = {  # what programs are for: words that their names begin with
+_GROUPS = {  # group of programs: beginnings of their names
     "features": tuple("make_mfcc make_plp make_fbank make_fmllr paste compute_cmvn extract_ivectors train_ivector".split()),
     "GMMs and alignments": tuple("train_mono train_deltas train_lda train_sat align get_prons build_chain".split()),
     "networks": tuple("train_dnn pretrain train_smbr train_lfmmi train_ctc".split()),
@@ -41,7 +41,7 @@ _OTHERS = "language models and graphs"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe with its prepared corpora, by data directory; `jobs` and `ranks` are given as --nj and
+    """A recipe with its prepared corpora by data directory; `jobs` and `ranks` are the values of --nj and
     --num-ranks."""
 
     name: str
@@ -52,7 +52,7 @@ class Recipe:
 
 
 def librispeech_speech() -> dict[str, Speech]:
-    """Of its parts whose hours are published."""
+    """Speech of the parts with published hours."""
     return {f"data/{part.replace('-', '_')}": Speech(numbers["hours"][0], numbers["utterances"][0])
             for part, numbers in parts.PUBLISHED.items() if "hours" in numbers}  # fmt: skip
 
@@ -62,13 +62,13 @@ def _of(published: list) -> dict[str, float]:
 
 
 def _evaluated(given: EvaluationSet) -> Speech:
-    """Hours by words."""
+    """Speech of an evaluation set, with hours estimated from its words."""
     numbers = _of(given.published)
     return Speech(numbers["words"] / WORDS_PER_HOUR, numbers["utterances"])
 
 
 def recipes() -> list[Recipe]:
-    """Those for 300, 960 and 2,000 hours."""
+    """The recipes for 300, 960 and 2,000 hours."""
     numbers = _of(switchboard.PUBLISHED)
     swbd = Speech(numbers["hours"], numbers["utterances"])
     tests = {"data/eval2000": _evaluated(EVAL2000), "data/rt03": _evaluated(RT03)}
@@ -79,12 +79,12 @@ def recipes() -> list[Recipe]:
 
 
 def group_of(name: str) -> str:
-    """What the program of this name is for."""
+    """The group of the program of this name."""
     return next((group for group, begins in _GROUPS.items() if name.startswith(begins)), _OTHERS)
 
 
 def plan_of(recipe: Recipe, rates: Rates) -> Plan:
-    """Costs by what programs are for. Raises UserError where the recipe fails."""
+    """Costs by group of programs. Raises UserError if the recipe fails."""
     folder = ROOT / "egs" / recipe.folder / "s5"
     given = [*options_of_all(folder, "run.sh")[0], "--nj", recipe.jobs, "--num-ranks", recipe.ranks]
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,7 +98,7 @@ def plan_of(recipe: Recipe, rates: Rates) -> Plan:
 
 
 def costs(rates: Rates) -> Iterator[tuple[Recipe, dict[str, Cost], Cost]]:
-    """(recipe, costs by what programs are for, cost of all)"""
+    """(recipe, costs by group of programs, total cost)."""
     for recipe in recipes():
         plan = plan_of(recipe, rates)
         groups = {group: plan.stages[group] for group in (*_GROUPS, _OTHERS) if group in plan.stages}

@@ -1,5 +1,4 @@
-"""The programs that benchmarks/scale.py measures, with what they must stay below, and those that it leaves
-out, with reasons.
+"""The programs that benchmarks/scale.py measures, with their limits, and those that it leaves out, with reasons.
 
 Names in braces are those of `scale_ground.Names`.
 """
@@ -13,11 +12,11 @@ from scale_ground import SEARCH
 
 @dataclass(frozen=True)
 class Ladder:
-    """Sizes of what a program reads. The first is that at which nearly all is the start of the program.
+    """Sizes of a program's input. At the first size, the start of the program dominates.
 
-    unit    what the amount counts
-    target  the amount at which the limits hold
-    kind    of the corpus
+    unit    unit of the amount
+    target  amount to which the limits apply
+    kind    kind of the corpus
     """
 
     unit: str
@@ -56,8 +55,8 @@ NGRAMS = Ladder("n-grams", (50_000, 500_000, 2_000_000, 8_200_000, 33_000_000), 
 WORDS = Ladder("words", (1000, 12_500, 50_000, 200_000), 200e3, "speech")
 
 _HALF_KB = 3000.0  # MB at 6 M utterances: 0.5 KB each
-_HUNDRED_BYTES = 72_000.0  # MB at 2,000 h: 100 bytes a frame
-_OF_RANKS = 16 / 2 * 200.0  # MB: of 2 ranks, where 16 may have 200 MB each
+_HUNDRED_BYTES = 72_000.0  # MB at 2,000 h: 100 bytes per frame
+_OF_RANKS = 16 / 2 * 200.0  # MB for 2 ranks, if 16 ranks may have 200 MB each
 _GMM = "--nj 1 --num-iters 3 --max-iter-inc 2 --realign-iters 2"
 _SMALL = "--num-leaves 200 --num-gauss 400 {data} {lang}"
 _NETWORK = "--hidden-layers 1 --hidden-dim 16 --num-epochs 1 --minibatch 4096"
@@ -148,29 +147,29 @@ ROWS = [
     Row("decode, large graph", WORDS, f"steps/decode.py --nj 1 {SEARCH} --model-dir {{tri1}} {{large_graph}} {{few}} {{out}}"),
 ]
 
-_AUDIO = "goes through audio, which the corpora here do not have"
+_AUDIO = "reads audio, which these corpora do not have"
 _NETWORK_ALONE = "reads a network, no corpus"
-_ANSWER = "reads what few scored decodings and trainings have left"
+_ANSWER = "reads the results of a few decodings and trainings"
 _AS_MFCC = "as make_mfcc, with other features"
 LEFT_OUT = {  # program: why it has no row
     **dict.fromkeys(("compute_vtln", "segment_data_dir", "prepare_own_data", "transcribe"), _AUDIO),
     **dict.fromkeys(("make_fbank", "make_plp", "make_spectrogram"), _AS_MFCC),
     **dict.fromkeys(("export_kaldi", "export_onnx", "pack_model"), _NETWORK_ALONE),
     **dict.fromkeys(("collect_parallel", "collect_results", "compare_published", "keep_training", "show_progress"), _ANSWER),
-    "simulate_rirs": "makes rooms",
-    "new_recipe": "looks at the corpus as prepare_own_data does",
+    "simulate_rirs": "simulates rooms",
+    "new_recipe": "reads the corpus as prepare_own_data does",
     "decode_ctc": "as decode, without a graph",
     "lm_rescore_lstm": "as lm_rescore, with a network for a model",
     "simulate_parallel": "as train_dnn, with all ranks in one process",
-    "train_lstm_lm": "holds its text as integers and trains for hours",
+    "train_lstm_lm": "keeps its text as integers and trains for hours",
     "make_ctc_graph": "as make_graph, without context",
     "prepare_ctc_lang": "as prepare_lang",
     "validate_lang": "reads a lang directory, as make_graph does",
     "dict_dir_add_pronprobs": "reads counts by words",
     "score_stm": "reads a test set",
     "build_environment": "installs libraries",
-    "check_install": "looks at the machine",
+    "check_install": "checks the machine",
     "plan_recipe": "reads the calls of a recipe",
-    "spectral_gap": "computes with matrices of ranks",
+    "spectral_gap": "computes with matrices of the size of the number of ranks",
     "supervise": "runs another program",
 }

@@ -1,5 +1,4 @@
-"""What a program takes, and how that grows: CPU seconds with all of its jobs, and the memory of the largest
-process."""
+"""Usage of a program and its growth: CPU seconds with all of its jobs, and the memory of the largest process."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
 
-_LITTLE_S, _LITTLE_MB = 0.15, 3.0  # beyond what the first size takes: this much is noise
-_EXPONENTS = (0.8, 1.2)  # taken for 1 beyond the largest size
+_LITTLE_S, _LITTLE_MB = 0.15, 3.0  # smaller differences to the first size are noise
+_EXPONENTS = (0.8, 1.2)  # exponents in this range count as 1 in extrapolations
 MOST_EXPONENT = 1.25
 _LIMITED = """import os, resource, sys
 resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]),) * 2)
@@ -34,7 +33,7 @@ _ONE_THREAD = dict.fromkeys(_THREADS, "1")
 
 @dataclass(frozen=True)
 class Usage:
-    """Of a program at one size; `amount` is in the unit of the row's ladder, `commit` that of the toolkit."""
+    """Usage of a program at one size; `amount` is in the unit of the row's ladder, `commit` that of the toolkit."""
 
     row: str
     size: int
@@ -45,12 +44,12 @@ class Usage:
 
 
 def run(command: str, directory: Path, most_s: float, most_data_mb: float = 0.0) -> tuple[float, float]:
-    """(CPU seconds with those of all jobs, MB of the largest process).
+    """Run a program; (CPU seconds including all jobs, MB of the largest process).
 
-    most_s        seconds after which the program is ended
-    most_data_mb  data that each of its processes may have (RLIMIT_DATA); 0: any
+    most_s        time limit of the program in seconds
+    most_data_mb  limit of data for each of its processes (RLIMIT_DATA); 0: none
 
-    Raises UserError with its last line where it fails.
+    Raises UserError with its last line if it fails.
     """
     program, *words = shlex.split(command)
     limit = ["-c", _LIMITED, str(int(most_data_mb * 1e6))] if most_data_mb else []
@@ -76,23 +75,23 @@ def run(command: str, directory: Path, most_s: float, most_data_mb: float = 0.0)
 
 @dataclass(frozen=True)
 class Growth:
-    """Of a row, by what it took at several sizes."""
+    """Growth of a row, from its usage at several sizes."""
 
     row: Row
     usages: list[Usage]
 
     @property
     def target(self) -> float:
-        """The amount at which the limits hold."""
+        """The amount to which the limits apply."""
         return self.row.at or self.row.ladder.target
 
     def of(self, quantity: str) -> list[tuple[float, float]]:
-        """(amount, `cpu_s` or `memory_mb`) by amount."""
+        """(amount, `cpu_s` or `memory_mb`), sorted by amount."""
         return sorted((usage.amount, getattr(usage, quantity)) for usage in self.usages)
 
     def exponent(self, quantity: str) -> float | None:
-        """Of the amount, with which grows what goes beyond the first size, between the two largest ones;
-        None: it does not grow, or is measured at fewer than three sizes."""
+        """Exponent of the amount in the growth beyond the first size, between the two largest sizes; None if
+        there is no growth, or fewer than three sizes were measured."""
         points = self.of(quantity)
         if len(points) < 3:
             return None
@@ -103,7 +102,8 @@ class Growth:
         return math.log((last - start) / max(before - start, little / 4)) / math.log(more / less)
 
     def at(self, quantity: str, amount: float) -> float | None:
-        """Measured, or extrapolated; None beyond the only size that is measured, and where there is none."""
+        """The value at an amount, interpolated or extrapolated; None beyond the only measured size, or without
+        measurements."""
         points = self.of(quantity)
         if not points or len(points) == 1 and amount > points[0][0]:
             return None
@@ -117,7 +117,7 @@ class Growth:
         return start + (last - start) * (amount / most) ** (1.0 if low < exponent < high else exponent)
 
     def broken(self) -> list[str]:
-        """Quantities whose limit is broken at its amount, or that grow faster than linearly."""
+        """Quantities that exceed their limit at its amount, or that grow faster than linearly."""
         return [
             quantity
             for quantity in ("cpu_s", "memory_mb")
@@ -134,7 +134,7 @@ class Growth:
 
 
 def interpolated(points: list[tuple[float, float]], amount: float) -> float:
-    """On the line between the two points around an amount."""
+    """Linear interpolation between the two points around an amount."""
     for (less, low), (more, high) in zip(points, points[1:]):
         if amount <= more:
             return low + (high - low) * max(amount - less, 0.0) / (more - less)
@@ -142,7 +142,7 @@ def interpolated(points: list[tuple[float, float]], amount: float) -> float:
 
 
 def read_usages(path: Path) -> list[Usage]:
-    """Those that are kept; none where there is no file yet. Raises UserError for another file."""
+    """Read stored results; empty if there is no file yet. Raises UserError for another file."""
     try:
         return [Usage(**usage) for usage in read_object(path)["usages"]] if path.exists() else []
     except (ValueError, TypeError, KeyError):
@@ -150,7 +150,7 @@ def read_usages(path: Path) -> list[Usage]:
 
 
 def write_usages(path: Path, machine: str, usages: list[Usage]) -> None:
-    """A line for each."""
+    """Write one line per result."""
     lines = ",\n".join(f"    {json.dumps(asdict(usage))}" for usage in usages)
     with atomic_write(path) as file:
         file.write(f'{{\n  "machine": {json.dumps(machine)},\n  "usages": [\n{lines}\n  ]\n}}\n')

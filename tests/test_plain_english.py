@@ -43,7 +43,8 @@ def test_pages(page):
 def test_texts_in_code(folder):
     paths = files_in(folder)
     found = [word for path in paths for word in found_in(path)]
-    assert paths and not found
+    assert paths, f"no file in {folder}"
+    assert not found
 
 
 @pytest.mark.parametrize("text, words", [
