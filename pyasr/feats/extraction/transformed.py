@@ -86,7 +86,7 @@ def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[st
 
 
 def with_frames(features: np.ndarray) -> np.ndarray:
-    """The features. Raises LeftOut if there are no frames, as in the 0 x 0 matrices that Kaldi writes for audio that is too short."""
+    """The features. Raises SkippedUtterance if there are no frames, as in the 0 x 0 matrices that Kaldi writes for too short audio."""
     if not len(features):
         raise SkippedUtterance("its features have no frames")
     return features
