@@ -56,6 +56,7 @@ WORDS = Ladder("words", (1000, 12_500, 50_000, 200_000), 200e3, "speech")
 
 _HALF_KB = 3000.0  # MB at 6 M utterances: 0.5 KB each
 _HUNDRED_BYTES = 72_000.0  # MB at 2,000 h: 100 bytes per frame
+_FRAMES_OF_JOB = 45e6  # 2,000 h in 16 jobs
 _OF_RANKS = 16 / 2 * 200.0  # MB for 2 ranks, if 16 ranks may have 200 MB each
 _GMM = "--nj 1 --num-iters 3 --max-iter-inc 2 --realign-iters 2"
 _SMALL = "--num-leaves 200 --num-gauss 400 {data} {lang}"
@@ -104,8 +105,8 @@ ROWS = [
     Row("train_lda_mllt", SPEECH,
         f"steps/train_lda_mllt.py {_GMM} --mllt-iters 2 {_SMALL} {{ali}} {{out}}", None, _HUNDRED_BYTES),
     Row("train_sat", SPEECH, f"steps/train_sat.py {_GMM} --fmllr-iters 2 {_SMALL} {{ali}} {{out}}", None, _HUNDRED_BYTES),
-    Row("align_si", SPEECH, "steps/align_si.py --nj 1 {data} {lang} {tri1} {out}", None, 2000.0),
-    Row("align_fmllr", SPEECH, "steps/align_fmllr.py --nj 1 {data} {lang} {tri3} {out}", None, 2000.0),
+    Row("align_si", SPEECH, "steps/align_si.py --nj 1 {data} {lang} {tri1} {out}", None, 2000.0, _FRAMES_OF_JOB),
+    Row("align_fmllr", SPEECH, "steps/align_fmllr.py --nj 1 {data} {lang} {tri3} {out}", None, 2000.0, _FRAMES_OF_JOB),
     Row("build_chain_tree", SPEECH,
         "steps/build_chain_tree.py --nj 1 --num-leaves 100 {data} {lang} {ali} {out}", None, _HUNDRED_BYTES),
     Row("train_ivector_extractor", SPEECH,
@@ -117,7 +118,7 @@ ROWS = [
         None, 3000.0),
     Row("pretrain_dbn", SPEECH,
         "steps/pretrain_dbn.py --num-ranks 1 --hidden-layers 1 --hidden-dim 16 --minibatch 4096 {data} {out}"),
-    Row("align_dnn", SPEECH, "steps/align_dnn.py --nj 1 {data} {lang} {dnn} {out}", None, 2000.0),
+    Row("align_dnn", SPEECH, "steps/align_dnn.py --nj 1 {data} {lang} {dnn} {out}", None, 2000.0, _FRAMES_OF_JOB),
     Row("decode", SPEECH, f"steps/decode.py --nj 1 {SEARCH} --model-dir {{tri1}} {{graph}} {{data}} {{out}}", None, 2000.0),
     Row("decode_fmllr", SPEECH,
         f"steps/decode_fmllr.py --nj 1 {SEARCH} --model-dir {{tri3}} {{graph_tri3}} {{data}} {{out}}", None, 2000.0),

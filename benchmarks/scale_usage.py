@@ -21,7 +21,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
 
-_LITTLE_S, _LITTLE_MB = 0.15, 3.0  # smaller differences to the first size are noise
+_LITTLE_S, _LITTLE_MB, _LITTLE_SHARE = 0.15, 3.0, 0.05  # smaller differences to the first size are noise
 _EXPONENTS = (0.8, 1.2)  # exponents in this range count as 1 in extrapolations
 MOST_EXPONENT = 1.25
 _LIMITED = """import os, resource, sys
@@ -96,7 +96,7 @@ class Growth:
         if len(points) < 3:
             return None
         (_, start), (less, before), (more, last) = points[0], *points[-2:]
-        little = _LITTLE_S if quantity == "cpu_s" else _LITTLE_MB
+        little = _LITTLE_S if quantity == "cpu_s" else max(_LITTLE_MB, _LITTLE_SHARE * start)
         if last - start < little:
             return None
         return math.log((last - start) / max(before - start, little / 4)) / math.log(more / less)

@@ -94,6 +94,15 @@ class LoadingCache(FunctionCache):
             self._turn.take()
             return self._load_overload(sig, target_context)
 
+    def _load_overload(self, sig, target_context):
+        """The cached function for a signature; None if there is none. An index that names classes which the sources no longer have is
+        removed."""
+        try:
+            return super()._load_overload(sig, target_context)
+        except (AttributeError, ImportError):
+            Path(self._cache_file._index_path).unlink(missing_ok=True)
+            return None
+
     def save_overload(self, sig, data):
         """Save the code compiled for a signature."""
         try:

@@ -14,7 +14,7 @@ from pyasr.data.parts.job_parts import JobPart, part_of
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.hmm.align.align_report import NO_PATH, AlignReport
 from pyasr.hmm.align.viterbi import align
-from pyasr.hmm.graphs.training_graphs import GraphCompiler, TrainingGraph, transition_costs
+from pyasr.hmm.graphs.training_graphs import GraphCompiler, transition_costs
 from pyasr.hmm.graphs.transcript_ids import read_words
 from pyasr.hmm.model.gmm_dir import check_phones, silence_pdfs
 from pyasr.hmm.model.model_file import MODEL, read_transitions, read_tree
@@ -34,10 +34,10 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     model.check_answers_on_all(spec.model_dir, "an alignment")
     model.check_pdfs(spec.model_dir, trans.num_pdfs)
     aligner, part = _Aligner(spec, lang, trans, model), part_of(spec.data, spec.out, spec.num_jobs, job)
-    graphs, failed = aligner.graphs(part)
+    words, failed = aligner.words(part)
     reader, report = open_features(spec.data, spec.model_dir, part=part), AlignReport(failed=failed)
-    failed |= {utt: "no features in feats.scp" for utt in graphs.keys() - set(reader.keys)}
-    alignments = aligner.align(reader, {utt: graphs[utt] for utt in reader.keys if utt in graphs}, report)
+    failed |= {utt: "no features in feats.scp" for utt in words.keys() - failed.keys() - set(reader.keys)}
+    alignments = aligner.align(reader, {utt: words[utt] for utt in reader.keys if utt in words and utt not in failed}, report)
     report.log(f"job {job}")
     write_int_vectors(spec.out / f"ali.{job}.gz", alignments)
     num_frames = sum(map(len, alignments.values()))
@@ -51,21 +51,21 @@ class _Aligner:
     def __init__(self, spec: AlignSpec, lang: LangDir, trans: TransitionModel, model: AcousticModel):
         self.spec, self.lang, self.trans, self.model, self.log_like = spec, lang, trans, model, 0.0
         self.costs = transition_costs(trans, spec.align.transition_scale, spec.align.self_loop_scale)
+        tree = read_tree(spec.model_dir / "tree", trans)
+        self.compiler = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree, lang.words.symbol)
         self.boosts = np.zeros(trans.num_pdfs, np.float32)
         with np.errstate(divide="ignore"):
             self.boosts[silence_pdfs(lang, trans)] = np.log(spec.boost_silence)
 
-    def graphs(self, part: JobPart) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
-        """({utterance: graph}, {utterance: reason why it has no graph}) of a shard."""
+    def words(self, part: JobPart) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        """({utterance: word ids}, {utterance: reason why it has no graph}) of a shard."""
         words, failed = read_words(self.spec.data, self.lang, part.utterances, part.tables)
-        tree = read_tree(self.spec.model_dir / "tree", self.trans)
-        graphs, without = GraphCompiler(read_fst(self.lang.lexicon_fst), self.trans, tree, self.lang.words.symbol).compile(words)
-        return graphs, failed | without
+        return words, failed | self.compiler.failures(words)
 
-    def align(self, reader: FeatureReader, graphs: dict[str, TrainingGraph], report: AlignReport) -> dict[str, np.ndarray]:
+    def align(self, reader: FeatureReader, words: dict[str, np.ndarray], report: AlignReport) -> dict[str, np.ndarray]:
         """{utterance: transition-ids} of the utterances that can be aligned; `report` receives the outcome of all."""
-        found, progress = {}, log.Progress("align", len(graphs), "utterances", 30.0)
-        for number, (utt, graph) in enumerate(graphs.items(), 1):
+        found, progress = {}, log.Progress("align", len(words), "utterances", 30.0)
+        for number, (utt, graph) in enumerate(self.compiler.graphs(words.items()), 1):
             loglikes = computed(utt, self.model.log_likelihoods, reader[utt])
             if not np.isfinite(loglikes).all():
                 report.failed[utt] = "its features or log-likelihoods are not finite"

@@ -33,8 +33,9 @@ from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.compute.resample import Resampler
 from pyasr.feats.extraction.vtln import SPEAKER_WARPS, UTTERANCE_WARPS, utterance_warps
 from pyasr.feats.options import OPTIONS_FILE
-from pyasr.io.ark import ArkWriter, read_scp
-from pyasr.io.text_tables import read_table, write_table
+from pyasr.io.ark import ArkWriter, scp_table
+from pyasr.io.tables import Table, pairs_of_file
+from pyasr.io.text_tables import write_table
 
 TABLES = ("feats.scp", "utt2num_frames")
 AUDIO_FILE = "audio.json"
@@ -98,11 +99,12 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     extractor = Extractor(features)  # reports wrong options before any work, like wrong tables
     data, feats = step.data, step.data / "feats"
     tables = DataDir(data)
-    for warp in set(utterance_warps(tables).values()):
+    warps = (SPEAKER_WARPS, UTTERANCE_WARPS)
+    for warp in set(utterance_warps(tables).values()) if any(map(tables.has, warps)) else ():
         extractor.check_warp(warp)
     tables.check_commands()
     check_split(data, step.jobs.nj)
-    inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
+    inputs = [*audio_tables(data), *(data / name for name in warps if tables.has(name))]
     also = [data / name for name in TABLES]
     with recording_prints(data, feats, inputs, step.audio.channel) as of_recordings, output_of(
             step, feats, inputs + of_recordings, also=also, check=lambda: check_recordings(tables, extractor.rate_hz, step.audio)) as out:
@@ -217,12 +219,10 @@ def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iter
 
 def merge_shards(spec: ExtractSpec) -> None:
     """Merge feats.scp and utt2num_frames of all shards. Raises UserError if too many utterances were too short."""
-    table, num_frames, short = {}, {}, []
-    for job in range(1, spec.num_jobs + 1):
-        if (spec.out / f"feats.{job}.scp").stat().st_size:
-            table |= read_scp(spec.out / f"feats.{job}.scp")
-            num_frames |= read_table(spec.out / f"num_frames.{job}")
-        short += (spec.out / f"short.{job}.txt").read_text(encoding="utf-8").split()
+    jobs = [job for job in range(1, spec.num_jobs + 1) if (spec.out / f"feats.{job}.scp").stat().st_size]
+    table = Table.of(pair for job in jobs for pair in scp_table(spec.out / f"feats.{job}.scp").items())
+    num_frames = Table.of(pair for job in jobs for pair in pairs_of_file(spec.out / f"num_frames.{job}"))
+    short = [key for job in range(1, spec.num_jobs + 1) for key in (spec.out / f"short.{job}.txt").read_text(encoding="utf-8").split()]
     total = len(table) + len(short)
     if short:
         named = ", ".join(short[:5]) + (" ..." if len(short) > 5 else "")
@@ -250,4 +250,4 @@ def withdraw(data: Path) -> None:
 def publish(data: Path) -> None:
     """Copy the tables of DATA/feats to DATA."""
     for name in TABLES:
-        write_table(data / name, read_table(data / "feats" / name))
+        write_table(data / name, Table.read(data / "feats" / name))

@@ -16,8 +16,10 @@ are merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +28,9 @@ from pyasr.hmm.graphs import training_graph_kernels as kernels
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.io.openfst import Fst
+
+Key = TypeVar("Key")
+_GRAPHS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,12 @@ class GraphCompiler:
         for utterance, parts in phone_graphs.items():
             graphs[utterance] = self._expand(parts, distinct, classes, hmms)
         return graphs, failed
+
+    def graphs(self, words: Iterable[tuple[Key, np.ndarray]]) -> Iterator[tuple[Key, TrainingGraph]]:
+        """(key, graph) of (key, word ids) pairs, without those for which there is no graph. Few graphs are in memory at the same time."""
+        words = iter(words)
+        while group := dict(islice(words, _GRAPHS_AT_ONCE)):
+            yield from self.compile(group)[0].items()
 
     def failures(self, words: dict[str, np.ndarray]) -> dict[str, str]:
         """{utterance: reason} for those of {utterance: word ids} for which `compile` builds no graph."""

@@ -35,7 +35,6 @@ from pyasr.io.openfst import read_fst
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.parallel.communication.comm import SoloComm
 
-_UTTERANCES_PER_GROUP = 512  # utterances whose graphs are in memory at the same time
 _COUNTED_AT_ONCE = 1 << 20
 
 
@@ -120,10 +119,7 @@ class GmmShard:
 
     def graphs(self) -> Iterator[tuple[int, TrainingGraph]]:
         """(index of an utterance, its graph) of all utterances with a graph."""
-        for begin in range(0, len(self.keys), _UTTERANCES_PER_GROUP):
-            group = {i: self.words[utt] for i, utt in enumerate(self.keys[begin : begin + _UTTERANCES_PER_GROUP], begin)}
-            graphs, _ = self._compiler.compile(group)
-            yield from graphs.items()
+        return self._compiler.graphs((i, self.words[utt]) for i, utt in enumerate(self.keys))
 
     def usable(self) -> AlignReport:
         """The report of an alignment of all usable utterances."""

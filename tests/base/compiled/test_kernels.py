@@ -54,6 +54,24 @@ def test_numba_is_imported_with_the_first_call_that_is_compiled(tmp_path, monkey
         assert done.stdout == expected, done.stderr
 
 
+RECORDS = """
+from typing import NamedTuple
+from pyasr.base.compiled.kernels import njit
+
+class {name}(NamedTuple):
+    number: int
+
+@njit(cache=True)
+def inner(record):
+    return record.number * {factor}
+
+@njit(cache=True)
+def outer(record):
+    return inner(record)
+
+def run():
+    return outer({name}(4))
+"""
 OF_CACHE = """
 import sys, llvmlite.binding, numpy as np
 from kept import norms, of_row
@@ -121,6 +139,16 @@ while not Path("go").exists():
 assert four_times(3) == 12
 print(sum(sum(kernel.stats.cache_misses.values()) for kernel in (four_times, twice)))
 """
+
+
+def test_records_of_arguments_can_be_renamed(tmp_path, monkeypatch):
+    """The cache names the class of a record; an earlier name does not prevent the kernel from being compiled."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    for name, factor in (("First", 2), ("Other", 3)):
+        (tmp_path / "records.py").write_text(RECORDS.format(name=name, factor=factor))
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", "import records; print(records.run())"], cwd=tmp_path, capture_output=True, text=True)
+            assert done.stdout == f"{4 * factor}\n", done.stderr
 
 
 def test_processes_that_need_kernels_at_once_compile_each_of_them_once(tmp_path, monkeypatch):
