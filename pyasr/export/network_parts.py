@@ -23,7 +23,7 @@ from pyasr.nn.layers.sequence_layers import Crop, Delay, SequenceLayer, Splice
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
 from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.networks.feed_forward import FeedForward
-from pyasr.nn.networks.layer_kinds import Stack
+from pyasr.nn.networks.kinds.layer_parts import Stack
 from pyasr.nn.networks.layered import LayeredNetwork
 
 

@@ -19,7 +19,7 @@ from pyasr.nn.dropout import Dropout
 from pyasr.nn.layers.nnet2_layers import FLOOR, GREATEST_LOG_RATIO, Normalize, PNorm, SumGroup
 from pyasr.nn.layers.sequence_layers import Convolution, Crop, Delay, Recurrent, Splice, WindowRecurrent
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
-from pyasr.nn.networks.layer_kinds import Stack
+from pyasr.nn.networks.kinds.layer_parts import Stack
 
 
 @singledispatch

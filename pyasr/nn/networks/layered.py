@@ -7,7 +7,7 @@ r"""Networks of layers over time, described by a file: TDNN, LSTM, CNN, and comb
     lstm cells=1024 recurrent=256 nonrecurrent=256 delay=3
     delay frames=5
 
-A line consists of a kind of layer (`pyasr.nn.networks.layer_kinds`) and its options; `repeat=3` stands for three such layers. The
+A line consists of a kind of layer (`pyasr.nn.networks.kinds`) and its options; `repeat=3` stands for three such layers. The
 input of the first layer, the normalised features, and the output layer are not in the file. For any layers, the network maps
 
     (N, left + T + right, input_dim)   to   logits (N, T', num_pdfs),        T' = ceil(T / subsampling)
@@ -32,8 +32,7 @@ from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm import LstmState
 from pyasr.nn.layers.sequence_layers import Recurrent
 from pyasr.nn.networks.described import Described
-from pyasr.nn.networks.layer_kinds import KINDS
-
+from pyasr.nn.networks.kinds.layer_register import kinds
 
 _CHUNKS = 64  # chunks of an utterance that are computed as a batch
 _LEAST_FRAMES, _LEAST_PER_CONTEXT = 100, 10  # minimum frames of a chunk if chunks have no influence: in total, per frame of context
@@ -66,8 +65,9 @@ def read_network(path: Path) -> list[str]:
 def parse_line(text: str, where: str = "") -> list[Line]:
     """The layers of a line: one, or `repeat` of them. Raises UserError with the prefix `where`."""
     name, *words = text.split()
-    if name not in KINDS:
-        raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(KINDS)}")
+    known = kinds()
+    if name not in known:
+        raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(known)}")
     for word in words:
         if "=" not in word or word.partition("=")[0] in ("help", "config"):
             raise UserError(f"{where}'{word}' is not an option of a layer; write options as NAME=VALUE, such as dim=512")
@@ -75,7 +75,7 @@ def parse_line(text: str, where: str = "") -> list[Line]:
     if any(not re.fullmatch("[1-9][0-9]{0,2}", number) for number in repeats):
         raise UserError(f"{where}repeat={repeats[-1]}: give an integer from 1 to 999")
     try:
-        options, _ = parse(KINDS[name], [f"--{word}" for word in words if not word.startswith("repeat=")])
+        options, _ = parse(known[name], [f"--{word}" for word in words if not word.startswith("repeat=")])
     except UserError as error:
         raise UserError(f"{where}{error}") from None
     return [Line(name, options)] * int((repeats or ["1"])[-1])

@@ -12,7 +12,7 @@ from pyasr.feats.origin import check_origin
 from pyasr.nn.files import DBN_FILE
 from pyasr.nn.network_options import DnnOptions
 from pyasr.nn.networks.dbn import load_dbn
-from pyasr.nn.networks.layer_kinds import LstmOptions
+from pyasr.nn.networks.kinds.lstm_kinds import LstmOptions
 from pyasr.nn.networks.layered import parse_line, read_network
 from pyasr.train.minibatches.over_time import OverTimeOptions
 from pyasr.train.training_options import SATURATING, GrowthOptions

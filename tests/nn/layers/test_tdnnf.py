@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from pyasr.nn.dropout import ByteDropout, SequenceDropout
-from pyasr.nn.networks.layer_kinds import TdnnfOptions, TdnnOptions
+from pyasr.nn.networks.kinds.tdnn_kinds import TdnnOptions
+from pyasr.nn.networks.kinds.tdnnf_kind import TdnnfOptions
 from pyasr.nn.networks.layered import LayeredNetwork
 
 DIM, BOTTLENECK = 10, 4

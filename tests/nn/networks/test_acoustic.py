@@ -13,7 +13,6 @@ from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, 
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.tensor.file import load_tensors, save_tensors
 
-
 FIXED = FixedParts(torch.randn(6, 7, generator=torch.Generator().manual_seed(1)), torch.tensor([0.5, 2.0, 1.0, 0.7]), torch.tensor([2, 0, 2]))
 
 

@@ -5,7 +5,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions, precondition
-from pyasr.nn.networks.layer_kinds import KINDS
+from pyasr.nn.networks.kinds.layer_register import kinds
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 
 DIM, PDFS, N = 24, 7, 2
@@ -258,7 +258,7 @@ def test_posteriors_of_an_utterance(name):
 
 
 def test_every_kind_is_in_these_tests():
-    assert {line.split()[0] for lines, *_ in NETWORKS.values() for line in lines} == set(KINDS)
+    assert {line.split()[0] for lines, *_ in NETWORKS.values() for line in lines} == set(kinds())
 
 
 def test_initial_values_of_kaldis_tdnn():
@@ -278,7 +278,7 @@ def test_initial_values_of_kaldis_tdnn():
 @pytest.mark.parametrize("per_dim", [False, True])
 def test_dropout_of_recurrent_layers(kind, per_dim):
     """It changes what the layer above sees, and in training alone."""
-    options = KINDS[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
+    options = kinds()[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
     layer, x = options.build(6).double(), torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     options.initialise(layer, False, torch.Generator().manual_seed(1))
     factors = layer.train()(x) / layer.eval()(x)
@@ -292,7 +292,7 @@ def test_dropout_of_recurrent_layers(kind, per_dim):
 
 
 def test_what_is_remembered_is_not_left_out():
-    layer = KINDS["lstm"](cells=20, dropout=0.5).build(6)
+    layer = kinds()["lstm"](cells=20, dropout=0.5).build(6)
     x = torch.randn(12, 3, 6, generator=torch.Generator().manual_seed(3))
     (dropped, state), (whole, expected) = layer.train().go_on(x, None, 12), layer.eval().go_on(x, None, 12)
     assert (dropped == 0).double().mean() > 0.3 and (whole != 0).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.nn.networks.rbm import Reconstruction, Rbm, descend, explosion, squared_error
+from pyasr.nn.networks.rbm import Rbm, Reconstruction, descend, explosion, squared_error
 from pyasr.tensor.random_bits import random_integers
 
 L2 = 0.01
