@@ -78,15 +78,16 @@ def recipe_table(rates: Rates) -> str:
 
 
 def needs_table(growths: list[Growth], rates: Rates) -> str:
-    """Memory by hours of speech: of tools on tables, of features over all jobs of a GMM training, of frames
+    """Memory by hours of speech: of tools on data directories, of features over all jobs of a GMM training, of frames
     over all ranks of a network."""
-    head = ["speech", "utterances", "largest tool on tables", "features of GMMs, all jobs"]
+    head = ["speech", "utterances", "largest tool on data directories", "features of GMMs, all jobs"]
     head += [f"jobs of {_JOB_GB} GB", "frames of networks, all ranks"]
     return markdown_table(head, [_needs_line(name, *size, growths, rates) for name, size in _HOURS.items()])
 
 
 def _needs_line(name: str, hours: int, utterances: int, growths: list[Growth], rates: Rates) -> list[str]:
-    tools = [growth.at("memory_mb", utterances) or 0.0 for growth in growths if growth.row.ladder is TABLES]
+    on_tables = [growth for growth in growths if growth.row.ladder is TABLES and growth.row.memory_mb]
+    tools = [growth.at("memory_mb", utterances) or 0.0 for growth in on_tables]
     gmm_gb = features_mb(growths, hours * _FRAMES_PER_HOUR) / 1000
     networks = [rate.memory_mb[1] for key, rate in rates.of.items() if key.startswith("train_dnn feed-forward")]
     network_gb = hours * max(networks) / 1000
