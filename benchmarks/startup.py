@@ -28,7 +28,7 @@ from pyasr.base.outputs.fingerprint import DONE
 
 ROOT = Path(__file__).resolve().parents[1]
 PEER = [sys.executable, "-c", "import numpy"]
-IMPORT_OF_JOB = "import sys; from pyasr.base import job; job.resolve(sys.argv[1])"
+IMPORT_OF_JOB = "import sys; from pyasr.base.jobs import job; job.resolve(sys.argv[1])"
 FOLDERS = ("exp", "data")
 
 

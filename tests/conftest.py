@@ -29,7 +29,7 @@ os.environ["LC_ALL"] = "C"
 os.environ["PYTHONUTF8"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / "utils"), str(ROOT / "steps"), os.environ["PATH"]])
-for name in ("PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC", "PYASR_GPUS_HELD"):
+for name in ("PYASR_KEEP_DURATIONS", "PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC", "PYASR_GPUS_HELD"):
     os.environ.pop(name, None)
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow examples are allowed

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_name("durations.json")
-LISTED_S, QUICK_S = 0.5, 2.0
+LISTED_S, QUICK_S = 0.5, 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

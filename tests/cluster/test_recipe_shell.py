@@ -277,7 +277,7 @@ def test_killing_the_recipe_leaves_no_process(number, recipe, hangups):
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
-PATIENT = "import sys; from pyasr.cluster import processes; processes.SAVING_S = 3600; sys.exit(processes.supervise(sys.argv[1:]))"
+PATIENT = "import sys; from pyasr.cluster.runner import processes; processes.SAVING_S = 3600; sys.exit(processes.supervise(sys.argv[1:]))"
 
 
 def test_a_second_signal_ends_the_recipe_at_once():

@@ -100,7 +100,7 @@ def test_input_options_travel_with_the_model(tmp_path):
     ("splice_right", 10**9, "--splice-right: 1000000000 is above"), ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
     ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"), ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
     ("sliding", 3, "sliding: expected options"),
-    ("deltas", None, "--deltas: 'None' is not a value of type int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.jobs.job:main", "does not fit"),
+    ("deltas", None, "--deltas: 'None' is not a value of type int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.jobs.job:main", "not compatible with this version"),
     ("type", "pyasr.feats.options:MfccOptions", "MfccOptions is not one of the expected classes"), ("other", 1, "has no other")])
 def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
     """They are checked as a command line is, and name no other class."""

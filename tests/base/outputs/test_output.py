@@ -184,7 +184,7 @@ def test_two_runs_of_one_step(place):
     code = f"""
 import sys, time
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_output import stage_output
 place = Path({str(place)!r})
 with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:

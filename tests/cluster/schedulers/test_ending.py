@@ -74,7 +74,8 @@ def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path
     for name in ("scontrol", "scancel"):
         (programs / name).rename(programs / f"{name}-that-answers")
         program(programs / name, f'#!/bin/sh\n[ -e {tmp_path}/back ] || exit 1\nexec "$0-that-answers" "$@"\n')
-    slurm_pl = "from pyasr.cluster import batch, front_end, slurm; batch._ENDING_S = 0.5; front_end.batch_main('', slurm.Slurm())"
+    slurm_pl = ("from pyasr.cluster import runner_main; from pyasr.cluster.schedulers import batch, slurm; "
+                "batch._ENDING_S = 0.5; runner_main.batch_main('', slurm.Slurm())")
     words = [sys.executable, "-c", slurm_pl, "a.log", "bash", "-c", r"echo \$PPID > new; mv new begun; sleep 300"]
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as runner:

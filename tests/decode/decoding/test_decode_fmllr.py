@@ -177,7 +177,7 @@ def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_pa
         if content:
             (si_dir / "totals.json").write_text(content)
         told = "a-02" if content and "a-00" in content else "a-00"
-        with pytest.raises(UserError, match=f"lat.1.gz: {told}: a lattice of 48 frames, the features have 53; give lattices of these"):
+        with pytest.raises(UserError, match=f"lat.1.gz: {told}: the lattice has 48 frames but the features have 53; give lattices of these"):
             first_stats(other, 1)
     (si_dir / "totals.json").write_text(json.dumps({"cut_short": list(reader.keys)}))
     first_stats(other, 1)
