@@ -12,9 +12,9 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,11 +25,12 @@ from pyasr.base.system_errors import is_absence, keeping_name
 from pyasr.data.audio.audio_reading import ONLY
 from pyasr.data.audio.channels import named_channels
 from pyasr.data.tables.datadir import DISTORTION, DataDir
-from pyasr.io.text_tables import read_table, write_table
+from pyasr.io.tables import Table
+from pyasr.io.text_tables import write_table
 
 PRINTS_FILE = ".recordings"
 _BLOCK_BYTES, _NUM_BLOCKS = 1 << 12, 4
-_THREADS, _AT_ONCE, _MOST_NAMED = 8, 64, 5
+_THREADS, _AT_ONCE, _BLOCK, _MOST_NAMED = 8, 64, 4096, 5
 _MISSING = "missing"
 
 
@@ -49,8 +50,8 @@ def recording_prints(data: Path, output: Path, others: list[Path], channel: int 
     if is_older or not os.access(data, os.W_OK):
         yield []
         return
-    before, now = read_table(path) if path.exists() else {}, _prints_of(DataDir(data), channel)
-    replaced = [name for name in now if before.get(name, now[name]) != now[name]]
+    before, now = Table.read(path) if path.exists() else {}, _prints_of(DataDir(data), channel)
+    replaced = [name for name, told in now.items() if before.get(name, told) != told]
     if replaced:
         named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
         log.info(f"{data}: {len(replaced)} recordings have changed: {named}")
@@ -65,26 +66,26 @@ def recording_prints(data: Path, output: Path, others: list[Path], channel: int 
         raise
 
 
-def _prints_of(data: DataDir, channel: int) -> dict[str, str]:
-    found = prints(audio_of(data))
+def _prints_of(data: DataDir, channel: int) -> Table:
     channels = named_channels(data) if channel == ONLY and data.has("wav.scp") else {}
-    return found | {name: f"{found[name]}:{place}" for name, place in channels.items()}
+    return Table.of((name, f"{told}:{channels[name]}" if name in channels else told) for name, told in prints(audio_of(data)))
 
 
-def audio_of(data: DataDir) -> dict[str, str]:
-    """{name in DATA/.recordings: entry} of all audio that is read for the recordings of a data directory."""
+def audio_of(data: DataDir) -> Iterator[tuple[str, str]]:
+    """(name in DATA/.recordings, entry) of all audio that is read for the recordings of a data directory."""
     sources = {source for found in data.reco2distortion.values() for source in found.sources}
-    recordings = data.wav_scp if data.has("wav.scp") else {}
-    return recordings | {f"{DISTORTION}:{quote(source, safe='/')}": source for source in sorted(sources)}
+    yield from data.wav_scp.items() if data.has("wav.scp") else ()
+    yield from ((f"{DISTORTION}:{quote(source, safe='/')}", source) for source in sorted(sources))
 
 
-def prints(audio: dict[str, str]) -> dict[str, str]:
-    """{name: digest} of the entries that are files."""
-    named = {name: rx.strip() for name, rx in audio.items() if not is_command(rx)}
-    places = list(named.values())
-    parts = [places[i:i + _AT_ONCE] for i in range(0, len(places), _AT_ONCE)]
+def prints(audio: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """(name, digest) of the (name, entry) pairs that are files."""
+    files = ((name, rx.strip()) for name, rx in audio if not is_command(rx))
     with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are read concurrently
-        return dict(zip(named, chain.from_iterable(pool.map(lambda part: list(map(_digest, part)), parts))))
+        while found := list(islice(files, _BLOCK)):
+            parts = [[place for _, place in found[i : i + _AT_ONCE]] for i in range(0, len(found), _AT_ONCE)]
+            digests = chain.from_iterable(pool.map(lambda part: list(map(_digest, part)), parts))
+            yield from zip((name for name, _ in found), digests)
 
 
 def _digest(rx: str) -> str:

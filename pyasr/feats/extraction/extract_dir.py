@@ -180,7 +180,7 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
 
 def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None:
     """Raise UserError if one of the first recordings that are files has a wrong sampling rate or number of channels."""
-    names = dict.fromkeys(map(data.recording, data.utterances))
+    names = (name for name, _ in groupby(map(data.recording, data.utterances)))
     for name, rx in ((name, data.wav_scp[name]) for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
         if head := audio_head(rx):
             label = label_of(data, name) if head[1] > 1 and audio.channel == ONLY else ""

@@ -187,8 +187,8 @@ def test_recordings_are_told_apart_without_being_read(tmp_path):
     shutil.copy(tmp_path / "a.wav", tmp_path / "c.wav")
     os.mkfifo(tmp_path / "pipe")
     places = {name: str(tmp_path / f"{name}.wav") for name in "abc"}
-    found = prints({**places, "ark": f"{tmp_path}/a.wav:77", "gone": str(tmp_path / "gone.wav"), "command": "sph2pipe x |",
-                    "pipe": str(tmp_path / "pipe")})  # fmt: skip
+    audio = places | {"ark": f"{tmp_path}/a.wav:77", "gone": str(tmp_path / "gone.wav"), "command": "sph2pipe x |", "pipe": str(tmp_path / "pipe")}
+    found = dict(prints(audio.items()))
     assert found["a"] == found["c"] and len(set(found.values())) == 4
     assert found["gone"] == found["pipe"] == "missing" and "command" not in found
 
