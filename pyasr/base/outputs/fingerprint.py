@@ -174,7 +174,7 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
     """Fingerprints of the stage outputs, or folders of them, that contain files named in the second column of a table, and digests of
     other archives (FILE:OFFSET). Commands and other files are ignored."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
-        named = dict.fromkeys(_without_offset(place) for line in f for place in line.split(maxsplit=1)[1:])
+        named = _named_in(f)
     places: dict[str, list[str]] = {}
     for place in named:
         places.setdefault(os.path.dirname(place), []).append(place)
@@ -189,6 +189,20 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
         found = _folder_fingerprint(output, around[output], directory.name)
         archives = [root / place[:-1] for place in sorted(places[name]) if place.endswith(":")]
         yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in archives if path.is_file())
+
+
+def _named_in(lines: Iterable[str]) -> dict[str, None]:
+    """The different values of `_without_offset` of the second columns, in their order. Lines that name the archive of the line before, as
+    most of a large table do, are skipped at once."""
+    named, archive = {}, "\n"
+    for line in lines:
+        place = line.partition(" ")[2]
+        if place.startswith(archive) and (offset := place[len(archive) : -1]).isdecimal() and offset.isascii():
+            continue
+        for place in line.split(maxsplit=1)[1:]:
+            named[found := _without_offset(place)] = None
+            archive = found if found.endswith(":") else "\n"
+    return named
 
 
 def _without_offset(place: str) -> str:
