@@ -57,6 +57,7 @@ WORDS = Ladder("words", (1000, 12_500, 50_000, 200_000), 200e3, "speech")
 _HALF_KB = 3000.0  # MB at 6 M utterances: 0.5 KB each
 _HUNDRED_BYTES = 72_000.0  # MB at 2,000 h: 100 bytes per frame
 _FRAMES_OF_JOB = 45e6  # 2,000 h in 16 jobs
+_STORE = "--max-store-mb 64"  # the default keeps up to 1000 MB of frames
 _OF_RANKS = 16 / 2 * 200.0  # MB for 2 ranks, if 16 ranks may have 200 MB each
 _GMM = "--nj 1 --num-iters 3 --max-iter-inc 2 --realign-iters 2"
 _SMALL = "--num-leaves 200 --num-gauss 400 {data} {lang}"
@@ -105,8 +106,10 @@ ROWS = [
     Row("train_lda_mllt", SPEECH,
         f"steps/train_lda_mllt.py {_GMM} --mllt-iters 2 {_SMALL} {{ali}} {{out}}", None, _HUNDRED_BYTES),
     Row("train_sat", SPEECH, f"steps/train_sat.py {_GMM} --fmllr-iters 2 {_SMALL} {{ali}} {{out}}", None, _HUNDRED_BYTES),
-    Row("align_si", SPEECH, "steps/align_si.py --nj 1 {data} {lang} {tri1} {out}", None, 2000.0, _FRAMES_OF_JOB),
-    Row("align_fmllr", SPEECH, "steps/align_fmllr.py --nj 1 {data} {lang} {tri3} {out}", None, 2000.0, _FRAMES_OF_JOB),
+    Row("align_si", SPEECH, f"steps/align_si.py --nj 1 {_STORE} {{data}} {{lang}} {{tri1}} {{out}}", None, 1000.0,
+        _FRAMES_OF_JOB),
+    Row("align_fmllr", SPEECH, f"steps/align_fmllr.py --nj 1 {_STORE} {{data}} {{lang}} {{tri3}} {{out}}", None, 1000.0,
+        _FRAMES_OF_JOB),
     Row("build_chain_tree", SPEECH,
         "steps/build_chain_tree.py --nj 1 --num-leaves 100 {data} {lang} {ali} {out}", None, _HUNDRED_BYTES),
     Row("train_ivector_extractor", SPEECH,
