@@ -67,7 +67,7 @@ def parse_line(text: str, where: str = "") -> list[Line]:
     name, *words = text.split()
     known = kinds()
     if name not in known:
-        raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(known)}")
+        raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(sorted(known))}")
     for word in words:
         if "=" not in word or word.partition("=")[0] in ("help", "config"):
             raise UserError(f"{where}'{word}' is not an option of a layer; write options as NAME=VALUE, such as dim=512")

@@ -161,7 +161,7 @@ def test_networks_survive_their_description_and_learn(name):
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("gru cells=5", "x.net:2: unknown kind of layer 'gru'; use one of tdnn, affine"),
+        ("gru cells=5", "x.net:2: unknown kind of layer 'gru'; use one of affine, blstm, conv, crop"),
         ("lstm cell=5", "x.net:2: --cell: no such option; did you mean --cells?"),
         ("tdnn splice=2..-2", "--splice 2..-2: offsets must be ascending integers"),
         ("tdnn splice=a", "--splice a: offsets must be ascending"),
