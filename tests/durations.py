@@ -1,4 +1,4 @@
-"""How long tests take: recorded by `--keep-durations FILE`, used by `--fast`, which runs the quick tests alone.
+"""How long tests take: recorded if PYASR_KEEP_DURATIONS names a file, used by `--fast`, which runs the quick tests alone.
 
 tests/durations.json has the seconds of each test function, over all of its parameters, with the fixtures that it is the first to use.
 Functions that take less than LISTED_S are not listed, nor are new ones; both are quick.
@@ -7,6 +7,7 @@ Functions that take less than LISTED_S are not listed, nor are new ones; both ar
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -14,11 +15,11 @@ import pytest
 
 FILE = Path(__file__).with_name("durations.json")
 LISTED_S, QUICK_S = 0.5, 1.0
+KEPT = os.environ.get("PYASR_KEEP_DURATIONS")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help=f"only tests that take less than {QUICK_S:g} s by {FILE.name}")
-    parser.addoption("--keep-durations", metavar="FILE", type=Path, help="file to which the seconds of all tests are written")
 
 
 def function_of(nodeid: str) -> str:
@@ -56,6 +57,5 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    path = config.getoption("keep_durations")
-    if path and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(path))
+    if KEPT and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(Path(KEPT)))

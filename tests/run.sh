@@ -75,5 +75,5 @@ python -m pytest --collect-only -qq >/dev/null 2>&1 &  # compiles all test files
 run_as_avx2 || status=$?
 wait $! || true  # mistakes are reported below
 echo "== all tests, on this processor as it is"
-run_tests ${PYASR_KEEP_DURATIONS:+--keep-durations "$PYASR_KEEP_DURATIONS"} || status=$?
+run_tests || status=$?
 exit "$status"

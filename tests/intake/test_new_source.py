@@ -2,28 +2,22 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from own_corpora import prepared, speakers_and_sentences, tone, write
+from pages import among_modules
 
 from pyasr.base.errors import UserError
 from pyasr.intake.own import sources
 from pyasr.intake.own.sources.kinds import KINDS
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module", autouse=True)
 def kind(tmp_path_factory):
     """The file among the kinds."""
-    path, text = tmp_path_factory.mktemp("kinds"), (ROOT / "docs/extending/corpus.md").read_text()
-    (name,), (block,) = re.findall(r"`(\w+\.py)`:\n", text), re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (path / name).write_text(block)
     before = list(KINDS)
-    sources.__path__.append(str(path))
-    yield
-    sources.__path__.remove(str(path))
+    with among_modules("corpus.md", sources, tmp_path_factory.mktemp("kinds")):
+        yield
     KINDS[:] = [kind for kind in KINDS if kind in before or "JSON" not in kind.name]
 
 

@@ -64,3 +64,12 @@ def make_alignments(path: Path, targets: Targets, num_jobs: int = 2) -> None:
     (path / "num_jobs").write_text(f"{num_jobs}\n")
     for job in range(num_jobs):
         write_int_vectors(path / f"ali.{job + 1}.gz", {key: lookup[targets.pdfs_of(key)] for key in targets.keys[job::num_jobs]})
+
+
+def make_training_dirs(path: Path, num_pdfs: int) -> list[Path]:
+    """PATH/data, lang and ali, as steps/train_dnn.py reads them: 24 utterances of four speakers."""
+    lengths = {f"{speaker}-{i}": 40 + i for speaker in "abcd" for i in range(6)}
+    make_alignments(path / "ali", make_data(path / "data", lengths, num_pdfs))
+    (path / "lang").mkdir()
+    (path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    return [path / name for name in ("data", "lang", "ali")]

@@ -12,8 +12,7 @@ from pyasr.base.cli.option_uses import if_set
 from pyasr.base.cli.options import option
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.data.audio.recordings import speed as speed_of
-from pyasr.data.audio.recordings import volume as volume_of
+from pyasr.data.audio.recordings import speed as speed_of, volume as volume_of
 from pyasr.data.parts.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
 from pyasr.data.tables.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, Tables, completed
 from pyasr.data.tables.rules import speed_complaint

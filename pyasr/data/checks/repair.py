@@ -18,16 +18,7 @@ from pyasr.data.checks.backup import back_up
 from pyasr.data.checks.soundness import sound_table
 from pyasr.data.checks.validation import TableLines
 from pyasr.data.tables.datadir import (
-    FILE_AND_CHANNEL,
-    RECORDING_TABLES,
-    SPEAKER_TABLES,
-    SPEED,
-    UTTERANCE_TABLES,
-    DataDir,
-    Tables,
-    completed,
-    default_value,
-    filtered,
+    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
 )  # fmt: skip
 from pyasr.data.tables.rules import MADE_BY_HAND, OF_WORDS, RULES, by_hand, overshoot_complaint, recording_seconds
 from pyasr.io.ark import archive_of

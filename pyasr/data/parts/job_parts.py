@@ -70,7 +70,7 @@ def parts_of_jobs(data: Path, out: Path, lists: list[Sequence[str]], tables: Ite
             place.mkdir(parents=True)
             with (place / _UTTERANCES).open("w", encoding="utf-8") as f:
                 f.writelines(f"{utt}\n" for utt in utterances)
-        wanted = [table for table in dict.fromkeys(("utt2spk", *tables)) if DataDir(data).has(table)]
+        wanted = filter(DataDir(data).has, dict.fromkeys(("utt2spk", *tables)))
         for table, parts in _cut({table: Stored(partial(_from_anywhere, data, table, out)) for table in wanted}, lists):
             for lines, place in zip(parts, places):
                 (place / table).write_bytes(lines)

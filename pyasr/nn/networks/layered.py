@@ -32,7 +32,7 @@ from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm import LstmState
 from pyasr.nn.layers.sequence_layers import Recurrent
 from pyasr.nn.networks.described import Described
-from pyasr.nn.networks.kinds.layer_register import kinds
+from pyasr.nn.networks.kinds.layer_register import find_kind, kinds
 
 _CHUNKS = 64  # chunks of an utterance that are computed as a batch
 _LEAST_FRAMES, _LEAST_PER_CONTEXT = 100, 10  # minimum frames of a chunk if chunks have no influence: in total, per frame of context
@@ -65,9 +65,8 @@ def read_network(path: Path) -> list[str]:
 def parse_line(text: str, where: str = "") -> list[Line]:
     """The layers of a line: one, or `repeat` of them. Raises UserError with the prefix `where`."""
     name, *words = text.split()
-    known = kinds()
-    if name not in known:
-        raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(sorted(known))}")
+    if not (kind := find_kind(name)):
+        raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(sorted(kinds()))}")
     for word in words:
         if "=" not in word or word.partition("=")[0] in ("help", "config"):
             raise UserError(f"{where}'{word}' is not an option of a layer; write options as NAME=VALUE, such as dim=512")
@@ -75,7 +74,7 @@ def parse_line(text: str, where: str = "") -> list[Line]:
     if any(not re.fullmatch("[1-9][0-9]{0,2}", number) for number in repeats):
         raise UserError(f"{where}repeat={repeats[-1]}: give an integer from 1 to 999")
     try:
-        options, _ = parse(known[name], [f"--{word}" for word in words if not word.startswith("repeat=")])
+        options, _ = parse(kind, [f"--{word}" for word in words if not word.startswith("repeat=")])
     except UserError as error:
         raise UserError(f"{where}{error}") from None
     return [Line(name, options)] * int((repeats or ["1"])[-1])

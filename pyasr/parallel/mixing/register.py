@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from pyasr.base.compiled.imports import import_modules
 
 _SCHEMES = "pyasr.parallel.strategies"
 REGISTER: dict[str, type] = {}
@@ -25,9 +24,7 @@ def register(name: str, options: type | None = None):
 
 def strategy_names() -> list[str]:
     """All registered names; imports every module of `pyasr.parallel.strategies` once."""
-    package = importlib.import_module(_SCHEMES)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{_SCHEMES}.{module.name}")
+    import_modules(_SCHEMES)
     return sorted(REGISTER)
 
 

@@ -29,18 +29,8 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, trained_table
 from pyasr.train.targets.prepare_targets import TargetOptions, prepare_targets
 from pyasr.train.targets.rank_reader import FEATURES_FILE, TEACHERS_FILE
 from pyasr.train.training_options import (
-    FEED_FORWARD,
-    CombineOptions,
-    FrameLoopOptions,
-    GrowthOptions,
-    InputTransformOptions,
-    LearnerOptions,
-    OneLearnerOptions,
-    PriorOptions,
-    SampleOptions,
-    StoreOptions,
-    TeacherOptions,
-    check_growth,
+    FEED_FORWARD, CombineOptions, FrameLoopOptions, GrowthOptions, InputTransformOptions, LearnerOptions, OneLearnerOptions,
+    PriorOptions, SampleOptions, StoreOptions, TeacherOptions, check_growth,
 )  # fmt: skip
 
 

@@ -1,12 +1,10 @@
 """The new scheme of docs/extending/scheme.md: its file, copied from the page."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from corpora import make_alignments, make_data
+from corpora import make_training_dirs
+from pages import among_modules
 from steps_here import run_here, step_of
 
 from pyasr.base.cli.options import parse
@@ -16,19 +14,14 @@ from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.mixing.register import REGISTER
 from pyasr.parallel.strategies import make_strategy, mixing_options, strategy_names
 
-ROOT = Path(__file__).resolve().parents[3]
 NUM_RANKS, SHARE, NUM_PDFS = 4, 0.25, 5
 
 
 @pytest.fixture(scope="module", autouse=True)
 def scheme(tmp_path_factory):
     """The file among the schemes."""
-    path, text = tmp_path_factory.mktemp("schemes"), (ROOT / "docs/extending/scheme.md").read_text()
-    (name,), (block,) = re.findall(r"`(\w+\.py)`:\n", text), re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (path / name).write_text(block)
-    strategies.__path__.append(str(path))
-    yield
-    strategies.__path__.remove(str(path))
+    with among_modules("scheme.md", strategies, tmp_path_factory.mktemp("strategies")):
+        yield
     REGISTER.pop("left", None)
 
 
@@ -58,11 +51,8 @@ def test_its_option_is_known_to_steps_and_belongs_to_it_alone(capsys):
 
 
 def test_a_network_is_trained_by_it(tmp_path):
-    lengths = {f"{speaker}-{i}": 40 + i for speaker in "abcd" for i in range(6)}
-    make_alignments(tmp_path / "ali", make_data(tmp_path / "data", lengths, NUM_PDFS))
-    (tmp_path / "lang").mkdir()
-    (tmp_path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    dirs = make_training_dirs(tmp_path, NUM_PDFS)
     flags = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--heldout-share", 0.2, "--num-epochs", 2,
              "--parallel", "left", "--period-frames", 64, "--num-ranks", 2]  # fmt: skip
-    run_here("train_dnn.py", *flags, *(tmp_path / name for name in ("data", "lang", "ali", "out")), threads=True)
+    run_here("train_dnn.py", *flags, *dirs, tmp_path / "out", threads=True)
     assert (tmp_path / "out/final.nnet").exists()

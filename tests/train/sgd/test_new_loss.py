@@ -2,14 +2,14 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from corpora import make_alignments, make_data
+from corpora import make_training_dirs
+from pages import write_files
 from steps_here import run_here
 from toy_jobs import power_cut
 
@@ -29,20 +29,15 @@ FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatc
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus")
-    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 40 + i for speaker in "abcd" for i in range(6)}, NUM_PDFS))
-    (path / "lang").mkdir()
-    (path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    make_training_dirs(path, NUM_PDFS)
     return path
 
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """Directory of the two files."""
-    path, text = tmp_path_factory.mktemp("local"), (ROOT / "docs/extending/loss.md").read_text()
-    names, blocks = re.findall(r"`(\w+\.py)`:\n", text), re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert names == ["focal.py", "train_focal.py"] and len(blocks) == 2
-    for name, block in zip(names, blocks):
-        (path / name).write_text(block)
+    path = tmp_path_factory.mktemp("local")
+    assert write_files("loss.md", path) == ["focal.py", "train_focal.py"]
     return path
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pyasr.base.compiled.imports import import_modules
 from pyasr.base.errors import UserError
 from pyasr.corpora.discs import hint_of_packed, paths_below
 from pyasr.intake.own.audio_files import FOREIGN, FileIndex, is_audio
@@ -91,9 +90,7 @@ def register(kind: Kind) -> None:
 
 def all_kinds() -> list[Kind]:
     """The kinds of all modules of this package, by rank."""
-    package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__package__}.{module.name}")
+    import_modules(__package__)
     return sorted(KINDS, key=lambda kind: kind.rank)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from typing import Protocol
 
 import torch
 
+from pyasr.base.compiled.imports import import_modules
 from pyasr.nn.layers.sequence_layers import SequenceLayer
 
 _KINDS: dict[str, type[LayerKind]] = {}
@@ -36,7 +35,10 @@ def kind(name: str) -> Callable[[type], type]:
 
 def kinds() -> dict[str, type[LayerKind]]:
     """The class of each kind's options; imports every module of this package once."""
-    package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__package__}.{module.name}")
+    import_modules(__package__)
     return _KINDS
+
+
+def find_kind(name: str) -> type[LayerKind] | None:
+    """The class of a kind's options; None for an unknown name."""
+    return _KINDS.get(name) or kinds().get(name)
